@@ -1,0 +1,3 @@
+"""Scrubjay crawls what keeps changing, remembers exactly what changed, and answers searches over it."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,135 @@
+"""Every error Scrubjay raises on purpose. A class's docstring is its default message.
+
+    ScrubjayError
+    ├── InvalidRequest            the caller sent something wrong; names the field
+    ├── Unauthenticated           no key, or one that is not ours
+    ├── Forbidden                 a good key without the scope
+    ├── NotFound                  no such thing for this tenant
+    ├── Conflict                  the thing exists but is not in a state for this
+    ├── RateLimited               the key's requests per minute are used up
+    ├── Unavailable               a part this needs is down; try again later
+    ├── BlobMissing               the blob store has no such body
+    ├── BlobCorrupt               a stored body is not what its name says
+    ├── SecretUnreadable          a sealed secret cannot be opened with this key
+    ├── JobInterrupted            raised at a checkpoint; a handler lets it pass
+    │   ├── JobPauseRequested
+    │   ├── JobCancelRequested
+    │   ├── JobHandedBack
+    │   └── JobTakenOver
+    ├── JobFailedForGood          a handler says that trying again is useless
+    └── StartupError              one sentence saying what to do; the process exits
+        ├── ConfigurationError
+        ├── HomeUnusable
+        ├── HomeInUse
+        ├── KeyFileExposed
+        ├── DatabaseUnreachable
+        └── SchemaTooNew
+"""
+
+from typing import Any
+
+
+class ScrubjayError(Exception):
+    """Something went wrong."""
+
+    def __init__(self, message: str | None = None, **details: Any) -> None:
+        self.message = message or (type(self).__doc__ or "Something went wrong.").strip().splitlines()[0]
+        self.details = details
+        super().__init__(self.message)
+
+
+class InvalidRequest(ScrubjayError):
+    """The request is not valid."""
+
+
+class Unauthenticated(ScrubjayError):
+    """A valid API key is required."""
+
+
+class Forbidden(ScrubjayError):
+    """This key may not do that."""
+
+
+class NotFound(ScrubjayError):
+    """There is no such thing."""
+
+
+class Conflict(ScrubjayError):
+    """The current state does not allow that."""
+
+
+class RateLimited(ScrubjayError):
+    """This key has used up its requests for this minute."""
+
+    def __init__(self, message: str | None = None, *, limit: int, retry_after_seconds: int) -> None:
+        super().__init__(message, limit=limit, retry_after_seconds=retry_after_seconds)
+        self.limit = limit
+        self.retry_after_seconds = retry_after_seconds
+
+
+class Unavailable(ScrubjayError):
+    """A part that this needs is not available right now."""
+
+
+class BlobMissing(ScrubjayError):
+    """The blob store has no such body."""
+
+
+class BlobCorrupt(ScrubjayError):
+    """A stored body does not match its checksum; restore it from a backup or fetch its source again."""
+
+
+class SecretUnreadable(ScrubjayError):
+    """A sealed secret cannot be opened with the current secret key."""
+
+
+class JobInterrupted(ScrubjayError):
+    """The job stops at this checkpoint."""
+
+
+class JobPauseRequested(JobInterrupted):
+    """Somebody asked for this job to pause."""
+
+
+class JobCancelRequested(JobInterrupted):
+    """Somebody asked for this job to be cancelled."""
+
+
+class JobHandedBack(JobInterrupted):
+    """This worker is shutting down; another run will go on from the last checkpoint."""
+
+
+class JobTakenOver(JobInterrupted):
+    """This run no longer owns the job; another worker took it up."""
+
+
+class JobFailedForGood(ScrubjayError):
+    """Trying this job again would not help."""
+
+
+class StartupError(ScrubjayError):
+    """Scrubjay cannot start."""
+
+
+class ConfigurationError(StartupError):
+    """A setting is not valid."""
+
+
+class HomeUnusable(StartupError):
+    """The data folder cannot be used."""
+
+
+class HomeInUse(StartupError):
+    """Another Scrubjay process already uses this data folder."""
+
+
+class KeyFileExposed(StartupError):
+    """A key file can be read by other users."""
+
+
+class DatabaseUnreachable(StartupError):
+    """The database cannot be reached."""
+
+
+class SchemaTooNew(StartupError):
+    """The database was written by a newer version of Scrubjay."""

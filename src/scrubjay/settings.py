@@ -1,0 +1,141 @@
+"""Every setting, read in one place: the environment (`SCRUBJAY_*`), then `scrubjay.toml`, then defaults.
+
+`docs/settings.md` is generated from the descriptions below (`make docs`); a test keeps the two equal.
+"""
+
+import tomllib
+from ipaddress import IPv4Network, IPv6Network
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic_settings import (
+    BaseSettings,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+from scrubjay.errors import ConfigurationError
+
+CONFIG_FILE = "scrubjay.toml"
+DEFAULT_HOME = Path(".scrubjay")
+
+
+class Settings(BaseSettings):
+    """One immutable object, made at start and handed down by `bootstrap.py`."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="SCRUBJAY_", env_ignore_empty=True, frozen=True, extra="forbid"
+    )
+
+    home: Path = Field(DEFAULT_HOME, description="The one data folder: database, bodies, keys, indexes.")
+
+    allowed_private_networks: Annotated[tuple[IPv4Network | IPv6Network, ...], NoDecode] = Field(
+        (), description="Private networks (comma-separated CIDR) that crawls and webhooks may reach."
+    )
+    api_host: str = Field("127.0.0.1", description="Address that `scrubjay serve` binds to.")
+    api_port: int = Field(8642, ge=0, le=65535, description="Port that `scrubjay serve` binds to; 0 picks a free one.")
+    auto_migrate: bool = Field(True, description="Bring the database schema up to date at start.")
+    blob_url: str | None = Field(
+        None, description="Where bodies are kept: a folder or `s3://bucket/prefix`. Default: `$home/blobs`."
+    )
+    cache_url: str | None = Field(
+        None, description="`redis://…` to share cache, counters and live events. Default: in process."
+    )
+    database_pool_size: int = Field(10, ge=1, le=200, description="Connections per process to a database server.")
+    database_url: str | None = Field(
+        None,
+        description="`sqlite:///…`, `postgresql://…`, `mysql://…` or `mssql://…`. Default: `$home/scrubjay.db`.",
+    )
+    jobs_database_url: str | None = Field(
+        None,
+        description="Where DBOS keeps its records: SQLite or PostgreSQL. Default: the database if it is "
+        "PostgreSQL, otherwise `$home/jobs.db`.",
+    )
+    job_poll_seconds: float = Field(
+        1.0, ge=0.05, le=60, description="How often an idle worker looks for jobs that nobody announced."
+    )
+    log_format: Literal["auto", "human", "json"] = Field(
+        "auto", description="`human`, `json`, or `auto`: human on a terminal, JSON otherwise."
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least severe level logged.")
+    s3_access_key_id: SecretStr | None = Field(None, description="Access key for `s3://` bodies.")
+    s3_allow_http: bool = Field(False, description="Allow an S3 endpoint without TLS.")
+    s3_endpoint: str | None = Field(None, description="Endpoint of an S3-compatible server.")
+    s3_region: str = Field("us-east-1", description="Region of the bucket.")
+    s3_secret_access_key: SecretStr | None = Field(None, description="Secret key for `s3://` bodies.")
+    secret_key: SecretStr | None = Field(
+        None, description="Base64 of 32 bytes that seal stored secrets. Default: made in `$home/secret.key`."
+    )
+    shutdown_grace_seconds: float = Field(
+        20.0, ge=0, le=600, description="How long a stopping worker waits for jobs to reach a checkpoint."
+    )
+    worker_concurrency: int = Field(4, ge=1, le=256, description="Jobs that one worker runs at the same time.")
+    worker_heartbeat_seconds: float = Field(
+        5.0, ge=0.2, le=60, description="How often a worker says that it is alive."
+    )
+    worker_silence_seconds: float = Field(
+        20.0, ge=1, le=600, description="Silence after which a worker's jobs are taken up by another."
+    )
+
+    @field_validator("allowed_private_networks", mode="before")
+    @classmethod
+    def _split_networks(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            return tuple(part.strip() for part in value.split(",") if part.strip())
+        return value
+
+    @property
+    def resolved_database_url(self) -> str:
+        return self.database_url or f"sqlite:///{self.home / 'scrubjay.db'}"
+
+    @property
+    def resolved_jobs_database_url(self) -> str:
+        if self.jobs_database_url:
+            return self.jobs_database_url
+        if self.resolved_database_url.startswith(("postgresql", "postgres:")):
+            return self.resolved_database_url
+        return f"sqlite:///{self.home / 'jobs.db'}"
+
+    @property
+    def resolved_blob_url(self) -> str:
+        return self.blob_url or str(self.home / "blobs")
+
+    @property
+    def is_embedded(self) -> bool:
+        """Whether one process owns the data folder (SQLite holds the data or the job records)."""
+        return any(
+            url.startswith("sqlite") for url in (self.resolved_database_url, self.resolved_jobs_database_url)
+        )
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, Path(CONFIG_FILE))
+
+
+def load_settings(**overrides: Any) -> Settings:
+    """Read the settings; what is not valid becomes one sentence that names the setting."""
+    try:
+        settings = Settings(**{name: value for name, value in overrides.items() if value is not None})
+    except ValidationError as error:
+        raise ConfigurationError(_describe(error)) from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigurationError(f"{CONFIG_FILE} is not valid TOML: {error}.") from error
+    return settings.model_copy(update={"home": settings.home.expanduser().absolute()})
+
+
+def _describe(error: ValidationError) -> str:
+    first = error.errors()[0]
+    name = ".".join(str(part) for part in first["loc"]) or "settings"
+    if first["type"] == "extra_forbidden":
+        return f"{CONFIG_FILE} has an unknown setting '{name}'; docs/settings.md lists the known ones."
+    return f"The setting '{name}' (SCRUBJAY_{name.upper()}) is not valid: {first['msg']}."

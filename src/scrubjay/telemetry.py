@@ -1,0 +1,116 @@
+"""Logs and metrics: structured lines with request and job ids, secrets blanked, one Prometheus registry."""
+
+import logging
+import re
+import sys
+from collections.abc import Mapping, MutableMapping
+from contextvars import ContextVar
+from typing import Any
+
+import structlog
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+request_id: ContextVar[str | None] = ContextVar("request_id", default=None)
+job_id: ContextVar[str | None] = ContextVar("job_id", default=None)
+
+registry = CollectorRegistry(auto_describe=True)
+
+http_requests_total = Counter(
+    "scrubjay_http_requests_total", "HTTP requests answered.", ["method", "route", "status"], registry=registry
+)
+http_request_seconds = Histogram(
+    "scrubjay_http_request_seconds", "Time to answer an HTTP request.", ["route"], registry=registry
+)
+jobs_submitted_total = Counter(
+    "scrubjay_jobs_submitted_total", "Jobs submitted.", ["kind", "priority"], registry=registry
+)
+jobs_finished_total = Counter(
+    "scrubjay_jobs_finished_total", "Job runs that ended.", ["kind", "outcome"], registry=registry
+)
+jobs_running = Gauge("scrubjay_jobs_running", "Jobs running in this process.", registry=registry)
+job_wait_seconds = Histogram(
+    "scrubjay_job_wait_seconds", "Time between a job becoming due and its start.", ["kind"], registry=registry
+)
+jobs_taken_over_total = Counter(
+    "scrubjay_jobs_taken_over_total", "Jobs taken up again after their worker fell silent.", registry=registry
+)
+
+SECRET_NAMES = re.compile(
+    r"(password|passwd|secret|token|api_?key|authorization|cookie|credential|private_key|access_key)", re.IGNORECASE
+)
+_KEY_TEXT = re.compile(r"\bsj_[A-Za-z0-9]{4,}_[A-Za-z0-9_-]{8,}")
+_URL_USERINFO = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*://)[^/\s:@]*:[^/\s@]+@", re.IGNORECASE)
+_BEARER = re.compile(r"\b(Bearer|Basic)\s+[A-Za-z0-9._~+/=-]{8,}", re.IGNORECASE)
+REDACTED = "[redacted]"
+
+
+def redact(value: Any) -> Any:
+    """Blank secrets in text, and whole values under names that hold secrets."""
+    if isinstance(value, str):
+        value = _KEY_TEXT.sub(REDACTED, value)
+        value = _URL_USERINFO.sub(rf"\g<scheme>{REDACTED}@", value)
+        return _BEARER.sub(rf"\1 {REDACTED}", value)
+    if isinstance(value, Mapping):
+        return {
+            key: REDACTED if isinstance(key, str) and SECRET_NAMES.search(key) and item else redact(item)
+            for key, item in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [redact(item) for item in value]
+    return value
+
+
+def _add_context(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    for name, variable in (("request_id", request_id), ("job_id", job_id)):
+        value = variable.get()
+        if value is not None:
+            event.setdefault(name, value)
+    return event
+
+
+def _redact_event(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    return {key: REDACTED if SECRET_NAMES.search(key) and value else redact(value) for key, value in event.items()}
+
+
+def configure_logging(level: str = "info", log_format: str = "auto") -> None:
+    """Route our own and every library's log lines through one formatter to standard error."""
+    human = log_format == "human" or (log_format == "auto" and sys.stderr.isatty())
+    shared: list[Any] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        _add_context,
+    ]
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            *shared,
+            structlog.stdlib.PositionalArgumentsFormatter(),
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=True,
+    )
+    renderer: Any = (
+        structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty()) if human else structlog.processors.JSONRenderer()
+    )
+    finish: list[Any] = [structlog.stdlib.ProcessorFormatter.remove_processors_meta]
+    if not human:
+        finish.append(structlog.processors.format_exc_info)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared, processors=[*finish, _redact_event, renderer]
+        )
+    )
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(level.upper())
+    for noisy in ("dbos", "uvicorn.access", "alembic", "aiosqlite", "asyncio"):
+        logging.getLogger(noisy).setLevel(max(logging.WARNING, root.level))
+
+
+def get_logger(name: str) -> structlog.stdlib.BoundLogger:
+    logger: structlog.stdlib.BoundLogger = structlog.get_logger(name)
+    return logger
