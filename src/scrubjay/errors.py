@@ -1,29 +1,29 @@
 """Every error Scrubjay raises on purpose. A class's docstring is its default message.
 
-    ScrubjayError
-    ├── InvalidRequest            the caller sent something wrong; names the field
-    ├── Unauthenticated           no key, or one that is not ours
-    ├── Forbidden                 a good key without the scope
-    ├── NotFound                  no such thing for this tenant
-    ├── Conflict                  the thing exists but is not in a state for this
-    ├── RateLimited               the key's requests per minute are used up
-    ├── Unavailable               a part this needs is down; try again later
-    ├── BlobMissing               the blob store has no such body
-    ├── BlobCorrupt               a stored body is not what its name says
-    ├── SecretUnreadable          a sealed secret cannot be opened with this key
-    ├── JobInterrupted            raised at a checkpoint; a handler lets it pass
-    │   ├── JobPauseRequested
-    │   ├── JobCancelRequested
-    │   ├── JobHandedBack
-    │   └── JobTakenOver
-    ├── JobFailedForGood          a handler says that trying again is useless
-    └── StartupError              one sentence saying what to do; the process exits
-        ├── ConfigurationError
-        ├── HomeUnusable
-        ├── HomeInUse
-        ├── KeyFileExposed
-        ├── DatabaseUnreachable
-        └── SchemaTooNew
+ScrubjayError
+├── InvalidRequest            the caller sent something wrong; names the field
+├── Unauthenticated           no key, or one that is not ours
+├── Forbidden                 a good key without the scope
+├── NotFound                  no such thing for this tenant
+├── Conflict                  the thing exists but is not in a state for this
+├── RateLimited               the key's requests per minute are used up
+├── Unavailable               a part this needs is down; try again later
+├── BlobMissing               the blob store has no such body
+├── BlobCorrupt               a stored body is not what its name says
+├── SecretUnreadable          a sealed secret cannot be opened with this key
+├── JobInterrupted            raised at a checkpoint; a handler lets it pass
+│   ├── JobPauseRequested
+│   ├── JobCancelRequested
+│   ├── JobHandedBack
+│   └── JobTakenOver
+├── JobFailedForGood          a handler says that trying again is useless
+└── StartupError              one sentence saying what to do; the process exits
+    ├── ConfigurationError
+    ├── HomeUnusable
+    ├── HomeInUse
+    ├── KeyFileExposed
+    ├── DatabaseUnreachable
+    └── SchemaTooNew
 """
 
 from typing import Any

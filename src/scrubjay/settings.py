@@ -26,9 +26,7 @@ DEFAULT_HOME = Path(".scrubjay")
 class Settings(BaseSettings):
     """One immutable object, made at start and handed down by `bootstrap.py`."""
 
-    model_config = SettingsConfigDict(
-        env_prefix="SCRUBJAY_", env_ignore_empty=True, frozen=True, extra="forbid"
-    )
+    model_config = SettingsConfigDict(env_prefix="SCRUBJAY_", env_ignore_empty=True, frozen=True, extra="forbid")
 
     home: Path = Field(DEFAULT_HOME, description="The one data folder: database, bodies, keys, indexes.")
 
@@ -36,7 +34,9 @@ class Settings(BaseSettings):
         (), description="Private networks (comma-separated CIDR) that crawls and webhooks may reach."
     )
     api_host: str = Field("127.0.0.1", description="Address that `scrubjay serve` binds to.")
-    api_port: int = Field(8642, ge=0, le=65535, description="Port that `scrubjay serve` binds to; 0 picks a free one.")
+    api_port: int = Field(
+        8642, ge=0, le=65535, description="Port that `scrubjay serve` binds to; 0 picks a free one."
+    )
     auto_migrate: bool = Field(True, description="Bring the database schema up to date at start.")
     blob_url: str | None = Field(
         None, description="Where bodies are kept: a folder or `s3://bucket/prefix`. Default: `$home/blobs`."
@@ -60,7 +60,9 @@ class Settings(BaseSettings):
     log_format: Literal["auto", "human", "json"] = Field(
         "auto", description="`human`, `json`, or `auto`: human on a terminal, JSON otherwise."
     )
-    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least severe level logged.")
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="Least severe level logged."
+    )
     s3_access_key_id: SecretStr | None = Field(None, description="Access key for `s3://` bodies.")
     s3_allow_http: bool = Field(False, description="Allow an S3 endpoint without TLS.")
     s3_endpoint: str | None = Field(None, description="Endpoint of an S3-compatible server.")

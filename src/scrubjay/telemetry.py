@@ -16,7 +16,10 @@ job_id: ContextVar[str | None] = ContextVar("job_id", default=None)
 registry = CollectorRegistry(auto_describe=True)
 
 http_requests_total = Counter(
-    "scrubjay_http_requests_total", "HTTP requests answered.", ["method", "route", "status"], registry=registry
+    "scrubjay_http_requests_total",
+    "HTTP requests answered.",
+    ["method", "route", "status"],
+    registry=registry,
 )
 http_request_seconds = Histogram(
     "scrubjay_http_request_seconds", "Time to answer an HTTP request.", ["route"], registry=registry
@@ -36,7 +39,8 @@ jobs_taken_over_total = Counter(
 )
 
 SECRET_NAMES = re.compile(
-    r"(password|passwd|secret|token|api_?key|authorization|cookie|credential|private_key|access_key)", re.IGNORECASE
+    r"(password|passwd|secret|token|api_?key|authorization|cookie|credential|private_key|access_key)",
+    re.IGNORECASE,
 )
 _KEY_TEXT = re.compile(r"\bsj_[A-Za-z0-9]{4,}_[A-Za-z0-9_-]{8,}")
 _URL_USERINFO = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*://)[^/\s:@]*:[^/\s@]+@", re.IGNORECASE)

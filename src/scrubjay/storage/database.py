@@ -1,0 +1,170 @@
+"""The relational database: one engine per process, transactions that services own, and schema upgrades.
+
+The same statements run on SQLite (embedded default), PostgreSQL and MariaDB/MySQL, and compile for SQL Server.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import URL, Connection, event, make_url, text
+from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+
+from scrubjay.errors import ConfigurationError, DatabaseUnreachable, Unavailable
+from scrubjay.settings import Settings
+from scrubjay.telemetry import redact
+
+DRIVERS = {
+    "sqlite": ("aiosqlite", None),
+    "postgresql": ("asyncpg", "postgres"),
+    "postgres": ("asyncpg", "postgres"),
+    "mysql": ("aiomysql", "mysql"),
+    "mariadb": ("aiomysql", "mysql"),
+    "mssql": ("aioodbc", "mssql"),
+}
+CONNECT_TIMEOUT_SECONDS = 10
+
+
+class Database:
+    """Hands out transactions. `writing()` commits on leaving, `reading()` never writes."""
+
+    def __init__(self, engine: AsyncEngine) -> None:
+        self.engine = engine
+        self.dialect = engine.dialect.name
+        # SQLite takes one writer at a time: queueing here is fair and does not spin on its busy handler.
+        self._writer = asyncio.Lock() if self.dialect == "sqlite" else None
+
+    @asynccontextmanager
+    async def writing(self) -> AsyncIterator[AsyncConnection]:
+        if self._writer is None:
+            async with self._connect() as connection, connection.begin():
+                yield connection
+            return
+        async with self._writer, self._connect() as connection:
+            connection = await connection.execution_options(scrubjay_writing=True)
+            async with connection.begin():
+                yield connection
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncIterator[AsyncConnection]:
+        async with self._connect() as connection:
+            yield connection
+            await connection.rollback()
+
+    @asynccontextmanager
+    async def _connect(self) -> AsyncIterator[AsyncConnection]:
+        try:
+            connection = await self.engine.connect()
+        except (OSError, SQLAlchemyError, TimeoutError) as error:
+            raise Unavailable(f"The database does not answer: {_reason(error)}.") from error
+        try:
+            yield connection
+        finally:
+            await connection.close()
+
+    async def check(self) -> None:
+        async with self.reading() as connection:
+            await connection.execute(text("SELECT 1"))
+
+    async def close(self) -> None:
+        await self.engine.dispose()
+
+
+def open_database(settings: Settings) -> Database:
+    url = parse_database_url(settings.resolved_database_url)
+    options: dict[str, Any] = {"pool_pre_ping": url.get_backend_name() != "sqlite"}
+    if url.get_backend_name() == "sqlite":
+        # A handful of readers beside the one writer; each connection is a thread of aiosqlite's.
+        options |= {"pool_size": 6, "max_overflow": 10}
+    else:
+        options |= {"pool_size": settings.database_pool_size, "max_overflow": settings.database_pool_size}
+    if url.get_backend_name() == "mysql":
+        options["isolation_level"] = "READ COMMITTED"
+    engine = create_async_engine(url, **options)
+    if engine.dialect.name == "sqlite":
+        _tune_sqlite(engine)
+    return Database(engine)
+
+
+def parse_database_url(text_url: str) -> URL:
+    """The SQLAlchemy URL with our driver for it; a ConfigurationError names what is wrong."""
+    try:
+        url = make_url(text_url)
+    except ArgumentError as error:
+        raise ConfigurationError(
+            "The setting 'database_url' is not a database URL; it should look like "
+            "postgresql://user:password@host/database."
+        ) from error
+    backend = url.drivername.partition("+")[0]
+    if backend not in DRIVERS:
+        raise ConfigurationError(
+            f"The setting 'database_url' names the unknown database '{backend}'; "
+            "use sqlite, postgresql, mysql or mssql."
+        )
+    driver, extra = DRIVERS[backend]
+    try:
+        __import__(driver)
+    except ImportError as error:
+        raise ConfigurationError(
+            f"The driver for {backend} is not installed; run: pip install 'scrubjay[{extra}]'."
+        ) from error
+    dialect = {"postgres": "postgresql", "mariadb": "mysql"}.get(backend, backend)
+    url = url.set(drivername=f"{dialect}+{driver}")
+    if dialect == "mysql" and "charset" not in url.query:
+        url = url.update_query_dict({"charset": "utf8mb4"})
+    return url
+
+
+async def connect_or_explain(database: Database) -> None:
+    """Fail at start, in one sentence, when the database cannot be used."""
+    try:
+        async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
+            await database.check()
+    except (Unavailable, DBAPIError, OSError, TimeoutError) as error:
+        where = database.engine.url.render_as_string(hide_password=True)
+        raise DatabaseUnreachable(
+            f"The database {where} cannot be used ({_reason(error)}); "
+            "check SCRUBJAY_DATABASE_URL and that the server is running."
+        ) from error
+
+
+def _reason(error: BaseException) -> str:
+    cause = getattr(error, "orig", None) or error
+    if isinstance(cause, TimeoutError):
+        return "no answer in time"
+    lines = str(cause).strip().splitlines()
+    return redact(lines[0].rstrip(".")) if lines else type(cause).__name__
+
+
+def _tune_sqlite(engine: AsyncEngine) -> None:
+    """Write-ahead log, and transactions that take the write lock at once, so that none fails half way."""
+
+    @event.listens_for(engine.sync_engine, "connect")
+    def _on_connect(connection: Any, _: Any) -> None:
+        connection.isolation_level = None
+        cursor = connection.cursor()
+        for pragma in (
+            "journal_mode=WAL",
+            "synchronous=NORMAL",
+            "busy_timeout=30000",
+            "foreign_keys=ON",
+            "temp_store=MEMORY",
+            "cache_size=-16000",
+            "mmap_size=134217728",
+        ):
+            cursor.execute(f"PRAGMA {pragma}")
+        cursor.close()
+
+    @event.listens_for(engine.sync_engine, "begin")
+    def _on_begin(connection: Connection) -> None:
+        writing = connection.get_execution_options().get("scrubjay_writing", False)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
+
+
+def sqlite_path(url: str) -> Path | None:
+    """The file behind a SQLite URL."""
+    parsed = make_url(url)
+    return Path(parsed.database) if parsed.get_backend_name() == "sqlite" and parsed.database else None

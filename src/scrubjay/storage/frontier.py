@@ -1,0 +1,119 @@
+"""The frontier of a crawl: every URL it found, claimed in leased batches."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from sqlalchemy import ForeignKey, UniqueConstraint, and_, insert, or_, select, update
+from sqlalchemy.orm import Mapped, mapped_column
+
+from scrubjay.model.crawling import FrontierItem, FrontierStatus
+from scrubjay.storage.repository import BATCH, Base, Repository, table_options
+from scrubjay.storage.types import BIG, EnumText, Hash, Id, LongText, Name, UtcDateTime, partial_index
+
+
+class FrontierRow(Base):
+    __tablename__ = "frontier"
+    __table_args__ = table_options(
+        UniqueConstraint("job_id", "url_hash", name="uq_frontier_url"),
+        partial_index("ix_frontier_best", "job_id", "score", "id", where="status = 'pending'"),
+        partial_index("ix_frontier_depth", "job_id", "depth", "id", where="status = 'pending'"),
+        partial_index("ix_frontier_leases", "job_id", "leased_until", where="status = 'leased'"),
+    )
+
+    id: Mapped[int] = mapped_column(BIG, primary_key=True, autoincrement=True)
+    job_id: Mapped[Id] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"))
+    url_hash: Mapped[Hash]
+    url: Mapped[LongText]
+    host: Mapped[Name]
+    depth: Mapped[int]
+    score: Mapped[float]
+    status: Mapped[FrontierStatus] = mapped_column(EnumText(FrontierStatus))
+    parent_url: Mapped[LongText | None]
+    lease_id: Mapped[Id | None]
+    leased_until: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    attempts: Mapped[int]
+    error: Mapped[LongText | None]
+    discovered_at: Mapped[datetime] = mapped_column(UtcDateTime)
+
+
+class Frontier(Repository[FrontierItem]):
+    row = FrontierRow
+    model = FrontierItem
+    noun = "frontier item"
+
+    async def add_new(self, items: Sequence[FrontierItem]) -> int:
+        """Add the URLs that this job has not seen; returns how many were new."""
+        added = 0
+        for start in range(0, len(items), BATCH):
+            batch = {item.url_hash: item for item in items[start : start + BATCH]}
+            job_id = items[start].job_id
+            known = await self.connection.execute(
+                select(FrontierRow.url_hash).where(
+                    FrontierRow.job_id == job_id, FrontierRow.url_hash.in_(list(batch))
+                )
+            )
+            for (url_hash,) in known:
+                batch.pop(url_hash, None)
+            if batch:
+                await self.connection.execute(insert(FrontierRow), [self._values(item) for item in batch.values()])
+            added += len(batch)
+        return added
+
+    async def lease(
+        self,
+        job_id: str,
+        lease_id: str,
+        *,
+        limit: int,
+        now: datetime,
+        until: datetime,
+        best_first: bool = False,
+    ) -> Sequence[FrontierItem]:
+        """Take the next URLs of a job: pending ones, and leased ones whose lease ran out."""
+        free = or_(
+            FrontierRow.status == FrontierStatus.PENDING,
+            and_(FrontierRow.status == FrontierStatus.LEASED, FrontierRow.leased_until < now),
+        )
+        order = (FrontierRow.score.desc(), FrontierRow.id) if best_first else (FrontierRow.depth, FrontierRow.id)
+        chosen = (
+            (
+                await self.connection.execute(
+                    select(FrontierRow.id)
+                    .where(FrontierRow.job_id == job_id, free)
+                    .order_by(*order)
+                    .limit(limit)
+                    .with_for_update(skip_locked=True)
+                    .with_hint(FrontierRow, "WITH (UPDLOCK, READPAST, ROWLOCK)", "mssql")
+                )
+            )
+            .scalars()
+            .all()
+        )
+        if not chosen:
+            return []
+        await self.connection.execute(
+            update(FrontierRow)
+            .where(FrontierRow.id.in_(chosen))
+            .values(
+                status=FrontierStatus.LEASED,
+                lease_id=lease_id,
+                leased_until=until,
+                attempts=FrontierRow.attempts + 1,
+            )
+        )
+        return await self._items(select(*self._columns).where(FrontierRow.id.in_(chosen)).order_by(*order))
+
+    async def finish(
+        self, job_id: str, url_hash: str, lease_id: str, status: FrontierStatus, error: str | None = None
+    ) -> bool:
+        """Settle a leased URL; false when the lease had moved to somebody else."""
+        result = await self.connection.execute(
+            update(FrontierRow)
+            .where(
+                FrontierRow.job_id == job_id,
+                FrontierRow.url_hash == url_hash,
+                FrontierRow.lease_id == lease_id,
+            )
+            .values(status=status, error=error, leased_until=None)
+        )
+        return bool(result.rowcount)

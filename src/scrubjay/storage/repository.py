@@ -1,0 +1,127 @@
+"""What every repository can do. One file per noun adds the statements that only that noun needs."""
+
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any, ClassVar, Generic, TypeVar
+
+from sqlalchemy import ColumnElement, MetaData, Row, Select, delete, func, insert, select, update
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.orm import DeclarativeBase
+from sqlalchemy.schema import SchemaItem
+
+from scrubjay.errors import Conflict, NotFound
+from scrubjay.model.page import Page
+
+M = TypeVar("M")
+BATCH = 500
+
+
+# Names and keys are compared byte by byte on MariaDB/MySQL too, as on every other database.
+MYSQL_OPTIONS = {"mysql_charset": "utf8mb4", "mysql_collate": "utf8mb4_bin"}
+# Every constraint has a name that a later migration can rely on.
+CONSTRAINT_NAMES = {
+    "ix": "ix_%(table_name)s_%(column_0_name)s",
+    "uq": "uq_%(table_name)s_%(column_0_name)s",
+    "fk": "fk_%(table_name)s_%(column_0_name)s",
+    "pk": "pk_%(table_name)s",
+}
+
+
+class Base(DeclarativeBase):
+    """The parent of all tables."""
+
+    metadata = MetaData(naming_convention=CONSTRAINT_NAMES)
+    __table_args__: Any = MYSQL_OPTIONS
+
+
+def table_options(*items: SchemaItem) -> tuple[Any, ...]:
+    """Indexes and constraints of a table, with what MariaDB/MySQL must be told."""
+    return (*items, MYSQL_OPTIONS)
+
+
+class Repository(Generic[M]):
+    """Reads and writes one noun over a connection that a service opened. It never commits."""
+
+    row: ClassVar[type[Base]]
+    model: ClassVar[type[Any]]
+    noun: ClassVar[str]
+    key: ClassVar[str] = "id"
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        self.connection = connection
+        self.table = self.row.__table__
+        self._columns = [self.table.c[field.name] for field in fields(self.model)]
+
+    async def add(self, item: M) -> M:
+        try:
+            await self.connection.execute(insert(self.row).values(**self._values(item)))
+        except IntegrityError as error:
+            raise Conflict(f"A {self.noun} with this name or key already exists.") from error
+        return item
+
+    async def add_many(self, items: Sequence[M]) -> None:
+        for start in range(0, len(items), BATCH):
+            await self.connection.execute(
+                insert(self.row), [self._values(item) for item in items[start : start + BATCH]]
+            )
+
+    async def get(self, tenant_id: str, identifier: str) -> M:
+        """The item, or NotFound; another tenant's item is not found either."""
+        item = await self.find(self._is(tenant_id, identifier))
+        if item is None:
+            raise NotFound(f"{self.noun.capitalize()} '{identifier}' not found.")
+        return item
+
+    async def find(self, *conditions: ColumnElement[bool]) -> M | None:
+        row = (await self.connection.execute(select(*self._columns).where(*conditions).limit(1))).first()
+        return None if row is None else self._item(row)
+
+    async def page(
+        self,
+        *conditions: ColumnElement[bool],
+        limit: int = 100,
+        offset: int = 0,
+        order: Sequence[ColumnElement[Any]] = (),
+    ) -> Page[M]:
+        total = await self.count(*conditions)
+        statement = select(*self._columns).where(*conditions).order_by(*(order or (self._column(self.key),)))
+        items = await self._items(statement.limit(limit).offset(offset))
+        return Page(items=items, total=total, limit=limit, offset=offset)
+
+    async def count(self, *conditions: ColumnElement[bool]) -> int:
+        statement = select(func.count()).select_from(self.table).where(*conditions)
+        return int((await self.connection.execute(statement)).scalar_one())
+
+    async def update(self, tenant_id: str, identifier: str, **changes: Any) -> M:
+        try:
+            await self.connection.execute(
+                update(self.row).where(self._is(tenant_id, identifier)).values(**changes)
+            )
+        except IntegrityError as error:
+            raise Conflict(f"A {self.noun} with this name or key already exists.") from error
+        return await self.get(tenant_id, identifier)
+
+    async def delete(self, tenant_id: str, identifier: str) -> bool:
+        result = await self.connection.execute(delete(self.row).where(self._is(tenant_id, identifier)))
+        return bool(result.rowcount)
+
+    def of_tenant(self, tenant_id: str) -> ColumnElement[bool]:
+        return self._column("tenant_id") == tenant_id
+
+    def _is(self, tenant_id: str, identifier: str) -> ColumnElement[bool]:
+        return (self._column(self.key) == identifier) & self.of_tenant(tenant_id)
+
+    def _column(self, name: str) -> ColumnElement[Any]:
+        return self.table.c[name]
+
+    async def _items(self, statement: Select[Any]) -> list[M]:
+        return [self._item(row) for row in await self.connection.execute(statement)]
+
+    def _item(self, row: Row[Any]) -> M:
+        item: M = self.model(**row._mapping)
+        return item
+
+    @staticmethod
+    def _values(item: Any) -> dict[str, Any]:
+        return {field.name: getattr(item, field.name) for field in fields(item)}

@@ -1,0 +1,40 @@
+"""All tables in one place, so that migrations and tests see the whole schema by importing one module."""
+
+from scrubjay.storage import (
+    chunks,
+    collections,
+    configs,
+    deliveries,
+    document_logs,
+    documents,
+    domains,
+    embeddings,
+    frontier,
+    hosts,
+    inventory,
+    job_events,
+    jobs,
+    keys,
+    ledger,
+    operations,
+    outbox,
+    plans,
+    proxies,
+    rules,
+    schedules,
+    sign_ins,
+    tags,
+    tenants,
+    versions,
+    watches,
+    webhooks,
+    workers,
+)
+from scrubjay.storage.repository import Base
+
+NOUNS = (
+    tenants, keys, sign_ins, jobs, job_events, workers, schedules, collections, tags, rules, plans, operations,
+    ledger, configs, hosts, proxies, frontier, documents, versions, document_logs, chunks, embeddings, outbox,
+    watches, webhooks, deliveries, domains, inventory,
+)  # fmt: skip
+metadata = Base.metadata
