@@ -57,6 +57,9 @@ class Settings(BaseSettings):
     job_poll_seconds: float = Field(
         1.0, ge=0.05, le=60, description="How often an idle worker looks for jobs that nobody announced."
     )
+    job_retention_days: int = Field(
+        30, ge=1, le=3650, description="How long finished jobs and their event logs are kept."
+    )
     log_format: Literal["auto", "human", "json"] = Field(
         "auto", description="`human`, `json`, or `auto`: human on a terminal, JSON otherwise."
     )

@@ -82,6 +82,7 @@ class Job:
     error: str | None = None
     retry_count: int = 0
     max_retries: int = 3
+    crashes: int = 0  # workers that died on it in a row without reaching a checkpoint
     run: int = 0  # counts every hand-over; a run with an old number may not write any more
     worker_id: str | None = None
     unique_key: str | None = None  # at most one job with this key, ever

@@ -15,6 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 
 from scrubjay.errors import ConfigurationError, DatabaseUnreachable, Unavailable
 from scrubjay.settings import Settings
+from scrubjay.storage import sqlite
 from scrubjay.telemetry import redact
 
 DRIVERS = {
@@ -75,18 +76,28 @@ class Database:
 
 def open_database(settings: Settings) -> Database:
     url = parse_database_url(settings.resolved_database_url)
-    options: dict[str, Any] = {"pool_pre_ping": url.get_backend_name() != "sqlite"}
     if url.get_backend_name() == "sqlite":
-        # A handful of readers beside the one writer; each connection is a thread of aiosqlite's.
-        options |= {"pool_size": 6, "max_overflow": 10}
-    else:
-        options |= {"pool_size": settings.database_pool_size, "max_overflow": settings.database_pool_size}
+        return Database(_sqlite_engine(url))
+    options: dict[str, Any] = {
+        "pool_size": settings.database_pool_size,
+        "max_overflow": settings.database_pool_size,
+    }
     if url.get_backend_name() == "mysql":
         options["isolation_level"] = "READ COMMITTED"
-    engine = create_async_engine(url, **options)
-    if engine.dialect.name == "sqlite":
-        _tune_sqlite(engine)
-    return Database(engine)
+    return Database(create_async_engine(url, pool_pre_ping=True, **options))
+
+
+def _sqlite_engine(url: URL) -> AsyncEngine:
+    path = url.database or ""
+    engine = create_async_engine(
+        url,
+        async_creator=lambda: sqlite.connect(path),
+        pool_size=6,  # a handful of readers beside the one writer
+        max_overflow=10,
+        pool_reset_on_return=None,  # every transaction here is ended by hand
+    )
+    _begin_by_hand(engine)
+    return engine
 
 
 def parse_database_url(text_url: str) -> URL:
@@ -139,24 +150,8 @@ def _reason(error: BaseException) -> str:
     return redact(lines[0].rstrip(".")) if lines else type(cause).__name__
 
 
-def _tune_sqlite(engine: AsyncEngine) -> None:
-    """Write-ahead log, and transactions that take the write lock at once, so that none fails half way."""
-
-    @event.listens_for(engine.sync_engine, "connect")
-    def _on_connect(connection: Any, _: Any) -> None:
-        connection.isolation_level = None
-        cursor = connection.cursor()
-        for pragma in (
-            "journal_mode=WAL",
-            "synchronous=NORMAL",
-            "busy_timeout=30000",
-            "foreign_keys=ON",
-            "temp_store=MEMORY",
-            "cache_size=-16000",
-            "mmap_size=134217728",
-        ):
-            cursor.execute(f"PRAGMA {pragma}")
-        cursor.close()
+def _begin_by_hand(engine: AsyncEngine) -> None:
+    """SQLite transactions that will write take the write lock at once, so that none fails half way."""
 
     @event.listens_for(engine.sync_engine, "begin")
     def _on_begin(connection: Connection) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import ForeignKey, String, UniqueConstraint, insert, select
 from sqlalchemy.orm import Mapped, mapped_column
 
-from scrubjay.model.job import JobEvent
+from scrubjay.model.job import Job, JobEvent
 from scrubjay.storage.jobs import Jobs
 from scrubjay.storage.repository import Base, Repository, table_options
 from scrubjay.storage.types import BIG, Id, Json, UtcDateTime
@@ -32,25 +32,35 @@ class JobEvents(Repository[JobEvent]):
     model = JobEvent
     noun = "job event"
 
-    async def append(self, job_id: str, events: Sequence[NewEvent]) -> None:
-        if not events:
-            return
-        first = await Jobs(self.connection).take_event_numbers(job_id, len(events))
-        if first == 0:
-            return  # the job was deleted meanwhile
-        await self.connection.execute(
-            insert(JobEventRow),
-            [
-                {
-                    "job_id": job_id,
-                    "sequence": first + index,
-                    "type": type_,
-                    "payload": dict(payload),
-                    "at": at,
-                }
-                for index, (type_, payload, at) in enumerate(events)
-            ],
-        )
+    async def append(self, job: Job, events: Sequence[NewEvent]) -> None:
+        """Number and write events of a job whose row the caller has locked."""
+        await self.write(job.id, job.event_count, events)
+        await Jobs(self.connection).change(job.id, event_count=job.event_count + len(events))
+
+    async def write(self, job_id: str, last: int, events: Sequence[NewEvent]) -> None:
+        """Write events after number `last`; the caller counts them in the job's row."""
+        if events:
+            await self.connection.execute(
+                insert(JobEventRow),
+                [
+                    {"job_id": job_id, "sequence": number, "type": type_, "payload": dict(payload), "at": at}
+                    for number, (type_, payload, at) in enumerate(events, start=last + 1)
+                ],
+            )
+
+    async def write_reserved(self, jobs: Sequence[Job], type_: str, at: datetime) -> None:
+        """Write, for each of several jobs, the event whose number is the job's last."""
+        if jobs:
+            await self.connection.execute(
+                insert(JobEventRow),
+                [
+                    {
+                        "job_id": job.id, "sequence": job.event_count, "type": type_, "at": at,
+                        "payload": {"run": job.run},
+                    }
+                    for job in jobs
+                ],
+            )  # fmt: skip
 
     async def after(self, job_id: str, sequence: int, limit: int = 500) -> Sequence[JobEvent]:
         return await self._items(

@@ -1,15 +1,17 @@
 """Jobs: the queue, the states and the fence. Every change of a running job names the run that makes it."""
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ForeignKey, Index, String, func, or_, select, update
+from sqlalchemy import ColumnElement, ForeignKey, Index, String, and_, exists, func, or_, select, update
 from sqlalchemy.orm import Mapped, mapped_column
 
 from scrubjay.model.job import FINISHED_STATES, Job, JobPriority, JobRequest, JobState
 from scrubjay.storage.repository import Base, Repository, table_options
 from scrubjay.storage.types import EnumText, Id, Json, LongText, Name, UtcDateTime, partial_index
+from scrubjay.storage.workers import WorkerRow
 
 
 class JobRow(Base):
@@ -35,6 +37,7 @@ class JobRow(Base):
     error: Mapped[LongText | None]
     retry_count: Mapped[int]
     max_retries: Mapped[int]
+    crashes: Mapped[int]
     run: Mapped[int]
     worker_id: Mapped[Id | None]
     unique_key: Mapped[Name | None]
@@ -64,7 +67,10 @@ class Jobs(Repository[Job]):
         return await self.find(JobRow.unique_key == unique_key)
 
     async def claim(self, worker_id: str, kinds: Collection[str], limit: int, now: datetime) -> Sequence[Job]:
-        """Take up to `limit` due jobs for a worker: the most urgent first, each by one worker only."""
+        """Take up to `limit` due jobs for a worker: the most urgent first, each by one worker only.
+
+        Each claimed job has one event number reserved, its last, for saying that it started.
+        """
         statement = (
             select(*self._columns)
             .where(JobRow.state == JobState.PENDING, JobRow.due_at <= now, JobRow.kind.in_(kinds))
@@ -83,54 +89,49 @@ class Jobs(Repository[Job]):
                 state=JobState.RUNNING,
                 worker_id=worker_id,
                 run=JobRow.run + 1,
+                event_count=JobRow.event_count + 1,
                 started_at=func.coalesce(JobRow.started_at, now),
             )
         )
-        return await self._items(select(*self._columns).where(JobRow.id.in_([job.id for job in jobs])))
+        return [
+            replace(
+                job,
+                state=JobState.RUNNING,
+                worker_id=worker_id,
+                run=job.run + 1,
+                event_count=job.event_count + 1,
+                started_at=job.started_at or now,
+            )
+            for job in jobs
+        ]
 
     async def change(self, job_id: str, **values: Any) -> None:
         await self.connection.execute(update(JobRow).where(JobRow.id == job_id).values(**values))
 
-    async def change_run(self, job_id: str, run: int, **values: Any) -> bool:
-        """Write as the run that holds the job; false when another run holds it by now."""
-        result = await self.connection.execute(
-            update(JobRow)
-            .where(JobRow.id == job_id, JobRow.run == run, JobRow.state == JobState.RUNNING)
-            .values(**values)
-        )
-        return bool(result.rowcount)
+    async def hold(self, job_id: str, run: int) -> int | None:
+        """Lock the job if this run still has it, and return its event count; None when another run has it.
 
-    async def take_event_numbers(self, job_id: str, count: int) -> int:
-        """Reserve `count` event numbers and return the first; the row lock keeps them without gaps."""
-        await self.connection.execute(
-            update(JobRow).where(JobRow.id == job_id).values(event_count=JobRow.event_count + count)
+        The lock lasts until the transaction ends, so nobody can take the job over in between.
+        """
+        statement = (
+            select(JobRow.event_count)
+            .where(JobRow.id == job_id, JobRow.run == run, JobRow.state == JobState.RUNNING)
+            .with_for_update()
+            .with_hint(JobRow, "WITH (UPDLOCK, ROWLOCK)", "mssql")
         )
-        last = (
-            await self.connection.execute(select(JobRow.event_count).where(JobRow.id == job_id))
-        ).scalar_one_or_none()
-        return 0 if last is None else int(last) - count + 1
+        return (await self.connection.execute(statement)).scalar_one_or_none()
 
     async def requests_of(self, job_ids: Collection[str]) -> Mapping[str, tuple[int, JobState, JobRequest | None]]:
         """For jobs that a worker runs: which run holds each of them now, and what is asked of it."""
         statement = select(JobRow.id, JobRow.run, JobRow.state, JobRow.requested).where(JobRow.id.in_(job_ids))
         return {row.id: (row.run, row.state, row.requested) for row in await self.connection.execute(statement)}
 
-    async def held_by_nobody(self, living_workers: Collection[str]) -> Sequence[Job]:
-        """Running jobs whose worker is not among the living."""
-        return await self._items(
-            select(*self._columns)
-            .where(
-                JobRow.state == JobState.RUNNING,
-                or_(JobRow.worker_id.is_(None), JobRow.worker_id.not_in(living_workers)),
-            )
-            .with_for_update(skip_locked=True)
-        )
+    async def orphans_exist(self) -> bool:
+        return (await self.connection.execute(select(JobRow.id).where(_is_orphan()).limit(1))).first() is not None
 
-    async def next_due(self, kinds: Collection[str]) -> datetime | None:
-        """When the next pending job becomes due."""
-        statement = select(func.min(JobRow.due_at)).where(JobRow.state == JobState.PENDING, JobRow.kind.in_(kinds))
-        due: datetime | None = (await self.connection.execute(statement)).scalar_one()
-        return due
+    async def orphans(self) -> Sequence[Job]:
+        """Running jobs whose worker is not registered any more, locked."""
+        return await self._items(select(*self._columns).where(_is_orphan()).with_for_update(skip_locked=True))
 
     async def finished_before(self, moment: datetime, limit: int) -> Sequence[Job]:
         return await self._items(
@@ -139,3 +140,8 @@ class Jobs(Repository[Job]):
             .order_by(JobRow.finished_at)
             .limit(limit)
         )
+
+
+def _is_orphan() -> ColumnElement[bool]:
+    registered = exists().where(WorkerRow.id == JobRow.worker_id)
+    return and_(JobRow.state == JobState.RUNNING, or_(JobRow.worker_id.is_(None), ~registered))

@@ -76,6 +76,7 @@ def upgrade() -> None:
         sa.Column("error", types.LONG_TEXT, nullable=True),
         sa.Column("retry_count", sa.Integer(), nullable=False),
         sa.Column("max_retries", sa.Integer(), nullable=False),
+        sa.Column("crashes", sa.Integer(), nullable=False),
         sa.Column("run", sa.Integer(), nullable=False),
         sa.Column("worker_id", sa.String(32), nullable=True),
         sa.Column("unique_key", types.short_text(255), nullable=True),

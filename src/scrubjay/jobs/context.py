@@ -1,0 +1,168 @@
+"""What a job's handler gets: its payload, checkpoints, progress, log and events, and fenced transactions."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from scrubjay.errors import JobInterrupted, JobTakenOver, ScrubjayError
+from scrubjay.jobs.signals import JobSignals
+from scrubjay.model.clock import utc_now
+from scrubjay.model.job import Job
+from scrubjay.storage.database import Database
+from scrubjay.storage.job_events import JobEvents, NewEvent
+from scrubjay.storage.jobs import Jobs
+from scrubjay.telemetry import get_logger, redact
+
+FLUSH_SECONDS = 0.2  # log lines and progress are written together, at most this late
+FLUSH_COUNT = 200
+
+
+class JobContext:
+    """One run of one job. After another run has taken over, nothing this one does can be committed."""
+
+    def __init__(self, job: Job, database: Database, signals: JobSignals) -> None:
+        self.job = job
+        self.payload: Mapping[str, Any] = job.payload
+        self.state: Mapping[str, Any] = job.checkpoint or {}
+        self._database = database
+        self._signals = signals
+        self._interruption: type[JobInterrupted] | None = None
+        self._events: list[NewEvent] = []
+        self._progress: dict[str, Any] = dict(job.progress)
+        self._progress_written = self._progress
+        self._flushing = asyncio.Lock()
+        self._flusher: asyncio.Task[None] | None = None
+        self._log = get_logger("scrubjay.job").bind(kind=job.kind)
+
+    def interrupt(self, interruption: type[JobInterrupted]) -> None:
+        """Make the next checkpoint raise; being taken over outweighs everything else."""
+        if self._interruption is not JobTakenOver:
+            self._interruption = interruption
+
+    def withdraw_interruption(self, interruption: type[JobInterrupted]) -> None:
+        if self._interruption is interruption:
+            self._interruption = None
+
+    async def checkpoint(self, state: Mapping[str, Any] | None = None) -> None:
+        """Remember `state` durably, if given; then stop here if somebody asked for it.
+
+        Without a state this costs nothing, so that a handler can call it as often as it likes.
+        """
+        if state is not None:
+            async with self._pending() as events, self._database.writing() as connection:
+                await self._write(
+                    connection, await self._hold(connection), events, checkpoint=dict(state), crashes=0
+                )
+            self.state = dict(state)
+        else:
+            await asyncio.sleep(0)
+        if self._interruption is not None:
+            raise self._interruption
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[AsyncConnection]:
+        """A transaction that commits only while this run holds the job: work and checkpoint in one."""
+        async with self._database.writing() as connection:
+            await self._hold(connection)
+            yield connection
+
+    async def _hold(self, connection: AsyncConnection) -> int:
+        event_count = await Jobs(connection).hold(self.job.id, self.job.run)
+        if event_count is None:
+            self._interruption = JobTakenOver
+            raise JobTakenOver
+        return event_count
+
+    async def remember(self, connection: AsyncConnection, state: Mapping[str, Any]) -> None:
+        """Store `state` inside a transaction of this context, so that it commits with the work itself."""
+        await Jobs(connection).change(self.job.id, checkpoint=dict(state), crashes=0)
+        self.state = dict(state)
+
+    async def progress(
+        self, current: int, total: int | None = None, message: str | None = None, **facts: Any
+    ) -> None:
+        self._progress = {"current": current, "total": total, "message": message, **facts}
+        self._flush_soon()
+
+    async def log(self, message: str, *, level: str = "info", **facts: Any) -> None:
+        self._log.log(_LEVELS.get(level, 20), message, **facts)
+        await self.emit("job.log", level=level, message=message, **facts)
+
+    async def emit(self, type_: str, **payload: Any) -> None:
+        self._events.append((type_, redact(payload), utc_now()))
+        if len(self._events) >= FLUSH_COUNT:
+            await self.flush()
+        else:
+            self._flush_soon()
+
+    async def flush(self) -> None:
+        """Write what is pending now; nothing is written once another run holds the job."""
+        async with self._pending() as events:
+            if not events and self._progress is self._progress_written:
+                return
+            async with self._database.writing() as connection:
+                last = await Jobs(connection).hold(self.job.id, self.job.run)
+                if last is not None:
+                    await self._write(connection, last, events)
+        await self._signals.event(self.job.id)
+
+    async def finish(self, closing: NewEvent, **changes: Any) -> bool:
+        """End the run: everything pending, the closing event and the job's new state in one transaction.
+
+        False when another run has the job by now; then nothing is written.
+        """
+        async with self._pending() as events, self._database.writing() as connection:
+            last = await Jobs(connection).hold(self.job.id, self.job.run)
+            if last is None:
+                return False
+            await self._write(connection, last, [*events, closing], **changes)
+        return True
+
+    @asynccontextmanager
+    async def _pending(self) -> AsyncIterator[list[NewEvent]]:
+        """The events not yet written; they stay pending when writing them fails.
+
+        Always entered before a transaction, never inside one: SQLite has one writer, and two tasks that take
+        the two locks in different order would wait for each other.
+        """
+        async with self._flushing:
+            events, self._events = self._events, []
+            try:
+                yield events
+            except BaseException:
+                self._events = events + self._events
+                raise
+
+    async def _write(
+        self, connection: AsyncConnection, last: int, events: Sequence[NewEvent], **changes: Any
+    ) -> None:
+        progress = self._progress
+        if progress is not self._progress_written:
+            events = [("job.progress", progress, utc_now()), *events]
+            changes["progress"] = progress
+        await JobEvents(connection).write(self.job.id, last, events)
+        await Jobs(connection).change(self.job.id, event_count=last + len(events), **changes)
+        self._progress_written = progress
+
+    def _flush_soon(self) -> None:
+        if self._flusher is None or self._flusher.done():
+            self._flusher = asyncio.create_task(self._flush_later())
+
+    async def _flush_later(self) -> None:
+        await asyncio.sleep(FLUSH_SECONDS)
+        try:
+            await self.flush()
+        except (ScrubjayError, SQLAlchemyError) as error:
+            self._log.warning("events not written yet", reason=str(error))
+
+    async def close(self) -> None:
+        if self._flusher is not None:
+            self._flusher.cancel()
+            await asyncio.gather(self._flusher, return_exceptions=True)
+
+
+_LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}

@@ -1,0 +1,77 @@
+"""Queueing jobs and asking things of them. Callers own the transaction and signal when it is committed."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from scrubjay.errors import Conflict, NotFound
+from scrubjay.model.clock import utc_now
+from scrubjay.model.job import Job, JobRequest, JobState, Reaction, react
+from scrubjay.storage.job_events import JobEvents
+from scrubjay.storage.jobs import Jobs
+from scrubjay.telemetry import jobs_submitted_total
+
+BACKOFF_SECONDS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 300)
+
+
+async def submit(connection: AsyncConnection, job: Job) -> Job:
+    """Queue a job. With a `unique_key` that was used before, the job that used it is returned instead."""
+    if job.unique_key is not None:
+        existing = await Jobs(connection).find_by_unique_key(job.unique_key)
+        if existing is not None:
+            return existing
+    job = replace(job, event_count=1)
+    await Jobs(connection).add(job)
+    submitted = {"kind": job.kind, "priority": job.priority.label}
+    await JobEvents(connection).write(job.id, 0, [("job.submitted", submitted, job.created_at)])
+    jobs_submitted_total.labels(kind=job.kind, priority=job.priority.label).inc()
+    return job
+
+
+async def make_request(
+    connection: AsyncConnection, tenant_id: str, job_id: str, request: JobRequest, *, force: bool = False
+) -> Job:
+    """Pause, resume, cancel or retry a job. `force` cancels one whose worker no longer answers."""
+    jobs = Jobs(connection)
+    job = await jobs.lock(job_id)
+    if job is None or job.tenant_id != tenant_id:
+        raise NotFound(f"Job '{job_id}' does not exist.")
+    reaction = react(job, request)
+    if force and request is JobRequest.CANCEL and reaction is Reaction.RECORD:
+        reaction = Reaction.CANCEL_NOW
+    changes = _changes(job, request, reaction)
+    if changes:
+        await jobs.change(job.id, **changes)
+        event = {"by": "request", "state": str(changes.get("state", job.state))}
+        await JobEvents(connection).append(job, [(f"job.{request}_requested", event, utc_now())])
+    return await jobs.get(tenant_id, job_id)
+
+
+def _changes(job: Job, request: JobRequest, reaction: Reaction) -> Mapping[str, Any]:
+    if reaction is Reaction.RECORD:
+        return {} if job.requested in (request, JobRequest.CANCEL) else {"requested": request}
+    if reaction is Reaction.FORGET:
+        return {"requested": None}
+    if reaction is Reaction.PAUSE_NOW:
+        return {"state": JobState.PAUSED, "worker_id": None}
+    if reaction is Reaction.CANCEL_NOW:
+        return {"state": JobState.CANCELLED, "finished_at": utc_now(), "requested": None, "worker_id": None}
+    if reaction is Reaction.ENQUEUE:
+        fresh = {"retry_count": 0, "crashes": 0, "error": None, "finished_at": None, "requested": None}
+        return {"state": JobState.PENDING, "due_at": utc_now(), **fresh}
+    return {}
+
+
+async def delete_finished(connection: AsyncConnection, tenant_id: str, job_id: str) -> None:
+    job = await Jobs(connection).get(tenant_id, job_id)
+    if not job.is_finished:
+        raise Conflict(f"Cannot delete {job.state} job '{job_id}'; cancel it first.", state=str(job.state))
+    await Jobs(connection).delete(tenant_id, job_id)
+
+
+def backoff(retry_count: int) -> timedelta:
+    """How long to wait before try number `retry_count` (the first retry is 1)."""
+    return timedelta(seconds=BACKOFF_SECONDS[min(retry_count, len(BACKOFF_SECONDS)) - 1])

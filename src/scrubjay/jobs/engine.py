@@ -1,0 +1,360 @@
+"""The worker: claims due jobs, runs their handlers through DBOS, and takes up what silent workers held.
+
+Follow a job through this file: `_dispatch` claims it, `_start` hands it to the carrier, `_run` calls the
+handler, `_end` writes how it went. `_keep_alive`, `_obey` and `_look_after` are the loops around that.
+"""
+
+import asyncio
+import os
+import socket
+import time
+from collections import Counter
+from collections.abc import Callable, Coroutine, Mapping
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from scrubjay.errors import (
+    JobCancelRequested,
+    JobFailedForGood,
+    JobHandedBack,
+    JobInterrupted,
+    JobPauseRequested,
+    JobTakenOver,
+    ScrubjayError,
+)
+from scrubjay.jobs.carrier import Carrier, workflow_id
+from scrubjay.jobs.context import JobContext
+from scrubjay.jobs.control import backoff
+from scrubjay.jobs.kinds import JobKinds
+from scrubjay.jobs.schedule import submit_due
+from scrubjay.jobs.signals import CONTROL, WORK, JobSignals, wait_for_event
+from scrubjay.model.clock import utc_now
+from scrubjay.model.job import FINISHED_STATES, Job, JobRequest, JobState, Worker
+from scrubjay.settings import Settings
+from scrubjay.storage.database import Database
+from scrubjay.storage.job_events import JobEvents
+from scrubjay.storage.jobs import Jobs
+from scrubjay.storage.workers import Workers
+from scrubjay.telemetry import (
+    get_logger,
+    job_wait_seconds,
+    jobs_finished_total,
+    jobs_running,
+    jobs_taken_over_total,
+)
+from scrubjay.telemetry import (
+    job_id as current_job_id,
+)
+
+log = get_logger(__name__)
+
+CONTROL_SECONDS = 1.0  # how late a request from a process without signals is obeyed
+CARE_SECONDS = 1.0
+CRASH_LIMIT = 10
+TIDY_SECONDS = 600.0
+TIDY_BATCH = 200
+ERROR_LENGTH = 4000
+
+_INTERRUPTIONS: Mapping[JobRequest | None, type[JobInterrupted]] = {
+    JobRequest.PAUSE: JobPauseRequested,
+    JobRequest.CANCEL: JobCancelRequested,
+}
+
+
+class JobEngine:
+    """One per process. `start` begins working, `stop` hands unfinished work back."""
+
+    def __init__(
+        self, settings: Settings, database: Database, signals: JobSignals, kinds: JobKinds, *, alone: bool
+    ) -> None:
+        self.kinds = kinds
+        self._settings = settings
+        self._database = database
+        self._signals = signals
+        self._alone = alone  # nobody else can be working here: every other worker in the table is gone
+        self._worker = Worker(host=socket.gethostname(), pid=os.getpid(), concurrency=settings.worker_concurrency)
+        self._carrier = Carrier(settings, self._worker.id)
+        self._running: dict[str, JobContext] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._loops: list[asyncio.Task[None]] = []
+        self._freed = asyncio.Event()
+        self._stopping = False
+        self._seen_alive: dict[str, tuple[Any, float]] = {}
+
+    @property
+    def worker_id(self) -> str:
+        return self._worker.id
+
+    async def start(self) -> None:
+        await asyncio.to_thread(self._carrier.launch, self._run)
+        async with self._database.writing() as connection:
+            if self._alone:
+                await Workers(connection).remove([worker.id for worker in await Workers(connection).all()])
+            await Workers(connection).add(self._worker)
+        await self._take_over_orphans()
+        for loop in (self._dispatch, self._keep_alive, self._obey, self._look_after):
+            self._loops.append(asyncio.create_task(self._forever(loop), name=f"jobs.{loop.__name__.strip('_')}"))
+        log.info("worker started", worker_id=self.worker_id, concurrency=self._worker.concurrency)
+
+    async def stop(self) -> None:
+        """Claim nothing more, let every job reach a checkpoint, and hand back what does not in time."""
+        self._stopping = True
+        for context in self._running.values():
+            context.interrupt(JobHandedBack)
+        if self._tasks:
+            await asyncio.wait(self._tasks.values(), timeout=self._settings.shutdown_grace_seconds)
+        for task in list(self._tasks.values()):
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        for loop in self._loops:
+            loop.cancel()
+        await asyncio.gather(*self._loops, return_exceptions=True)
+        async with self._database.writing() as connection:
+            await Workers(connection).remove([self.worker_id])
+        await asyncio.to_thread(self._carrier.close)
+        log.info("worker stopped", worker_id=self.worker_id)
+
+    async def _forever(self, loop: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Keep a loop going through passing faults of the database or the cache."""
+        while not self._stopping:
+            try:
+                await loop()
+            except (ScrubjayError, SQLAlchemyError, OSError) as error:
+                log.warning("worker loop failed; trying again", loop=loop.__name__, reason=str(error))
+                await asyncio.sleep(1)
+
+    async def _dispatch(self) -> None:
+        async with self._signals.wake_up(WORK) as signalled:
+            listener = asyncio.create_task(_forward(signalled, self._freed))
+            try:
+                while not self._stopping:
+                    if not await self._claim_and_start():
+                        await wait_for_event(self._freed, self._settings.job_poll_seconds)
+            finally:
+                listener.cancel()
+
+    async def _claim_and_start(self) -> bool:
+        """Fill the free places; false when there was nothing to do."""
+        room = self._worker.concurrency - len(self._tasks)
+        names = self.kinds.names_with_room(Counter(context.job.kind for context in self._running.values()))
+        if room <= 0 or not names:
+            return False
+        now = utc_now()
+        async with self._database.writing() as connection:
+            jobs = await Jobs(connection).claim(self.worker_id, names, self._room_for(room, names), now)
+            await JobEvents(connection).write_reserved(jobs, "job.started", now)
+        for job in jobs:
+            job_wait_seconds.labels(kind=job.kind).observe(max(0.0, (now - job.due_at).total_seconds()))
+            self._start(job)
+        return bool(jobs)
+
+    def _room_for(self, room: int, names: list[str]) -> int:
+        """One at a time while a limited kind is in play, so that its limit holds exactly."""
+        return 1 if any(kind.worker_limit is not None for kind in self.kinds if kind.name in names) else room
+
+    def _start(self, job: Job) -> None:
+        self._running[job.id] = JobContext(job, self._database, self._signals)
+        task = asyncio.create_task(self._carry(job), name=f"job.{job.id}")
+        self._tasks[job.id] = task
+        jobs_running.set(len(self._tasks))
+
+        def _forget(_: asyncio.Task[None]) -> None:
+            self._tasks.pop(job.id, None)
+            self._running.pop(job.id, None)
+            jobs_running.set(len(self._tasks))
+            self._freed.set()
+
+        task.add_done_callback(_forget)
+
+    async def _carry(self, job: Job) -> None:
+        context = self._running[job.id]
+        try:
+            await self._carrier.carry(job.id, job.run)
+        except asyncio.CancelledError:
+            await self._end(context, "handed_back", state=JobState.PENDING, due_at=utc_now())
+        except Exception as error:  # noqa: BLE001 - DBOS raises whatever its database raises
+            log.warning("the run could not be carried", job_id=job.id, reason=str(error))
+            due_at = utc_now() + timedelta(seconds=1)
+            await self._end(context, "handed_back", state=JobState.PENDING, due_at=due_at)
+        finally:
+            await context.close()
+
+    async def _run(self, job_id: str, run: int) -> str:
+        """Called by DBOS: run the handler, and write how it ended. Returns the outcome in a word."""
+        context = self._running.get(job_id)
+        if context is None or context.job.run != run:
+            return "stale"
+        token = current_job_id.set(job_id)
+        try:
+            result = await self.kinds.get(context.job.kind).handler(context)
+        except JobTakenOver:
+            log.warning("another worker took this job over", run=run)
+            return "taken_over"
+        except JobInterrupted as interruption:
+            outcome, changes = _after_interruption(interruption)
+        except Exception as error:  # noqa: BLE001 - the one place where a handler's failure becomes data
+            outcome, changes = self._after_failure(context.job, error)
+        else:
+            outcome = "completed"
+            changes = {"state": JobState.COMPLETED, "result": dict(result or {}), "error": None}
+        finally:
+            current_job_id.reset(token)
+        await self._end(context, outcome, **changes)
+        return outcome
+
+    def _after_failure(self, job: Job, error: Exception) -> tuple[str, dict[str, Any]]:
+        message = (str(error) or type(error).__name__)[:ERROR_LENGTH]
+        log.error("job failed", job_id=job.id, error=message, exc_info=error)
+        final = isinstance(error, JobFailedForGood) or job.retry_count >= job.max_retries
+        if final:
+            return "failed", {"state": JobState.FAILED, "error": message}
+        retry = job.retry_count + 1
+        due_at = utc_now() + backoff(retry)
+        return "retrying", {
+            "state": JobState.PENDING, "error": message, "retry_count": retry, "due_at": due_at,
+        }  # fmt: skip
+
+    async def _end(self, context: JobContext, outcome: str, **changes: Any) -> None:
+        """Write how a run ended, however long the database takes to answer: nobody else would."""
+        if changes["state"] in FINISHED_STATES:
+            changes["finished_at"] = utc_now()
+        while True:
+            try:
+                return await self._write_end(context, outcome, changes)
+            except (ScrubjayError, SQLAlchemyError, OSError) as error:
+                log.warning("the end of a run is not written yet", job_id=context.job.id, reason=str(error))
+                await asyncio.sleep(1)
+
+    async def _write_end(self, context: JobContext, outcome: str, changes: Mapping[str, Any]) -> None:
+        job = context.job
+        facts = {"run": job.run} | ({"error": changes["error"]} if changes.get("error") else {})
+        closing = (f"job.{outcome}", facts, utc_now())
+        if await context.finish(closing, requested=None, worker_id=None, **changes):
+            jobs_finished_total.labels(kind=job.kind, outcome=outcome).inc()
+            await self._signals.event(job.id)
+
+    async def _keep_alive(self) -> None:
+        while not self._stopping:
+            async with self._database.writing() as connection:
+                if not await Workers(connection).beat(self.worker_id, utc_now()):
+                    log.warning("this worker was declared gone; it goes on under its old name")
+                    await Workers(connection).add(self._worker)
+            await asyncio.sleep(self._settings.worker_heartbeat_seconds)
+
+    async def _obey(self) -> None:
+        """Tell running jobs what is asked of them, and which of them now belong to somebody else."""
+        async with self._signals.wake_up(CONTROL) as signalled:
+            while not self._stopping:
+                await wait_for_event(signalled, CONTROL_SECONDS)
+                if self._running:
+                    async with self._database.reading() as connection:
+                        asked = await Jobs(connection).requests_of(list(self._running))
+                    for job_id, context in list(self._running.items()):
+                        self._tell(job_id, context, asked.get(job_id))
+
+    def _tell(
+        self, job_id: str, context: JobContext, asked: tuple[int, JobState, JobRequest | None] | None
+    ) -> None:
+        if asked is None or asked[0] != context.job.run or asked[1] is not JobState.RUNNING:
+            context.interrupt(JobTakenOver)
+            task = self._tasks.get(job_id)
+            if task is not None:
+                task.cancel()  # forced: the handler may never reach a checkpoint
+            return
+        interruption = _INTERRUPTIONS.get(asked[2])
+        if interruption is not None:
+            context.interrupt(interruption)
+        elif not self._stopping:
+            context.withdraw_interruption(JobPauseRequested)
+
+    async def _look_after(self) -> None:
+        """Submit what schedules ask for, take up what silent workers held, and throw away what is old."""
+        next_tidy = 0.0
+        while not self._stopping:
+            if await submit_due(self._database, utc_now()):
+                await self._signals.work()
+            await self._bury_silent_workers()
+            if time.monotonic() >= next_tidy:
+                next_tidy = time.monotonic() + TIDY_SECONDS
+                await self._tidy()
+            await asyncio.sleep(CARE_SECONDS)
+
+    async def _bury_silent_workers(self) -> None:
+        """A worker is gone when its heartbeat stood still for long enough by our own clock.
+
+        Comparing what we saw when, instead of two machines' clocks, makes a clock that jumps harmless.
+        """
+        now = time.monotonic()
+        async with self._database.reading() as connection:
+            workers = await Workers(connection).all()
+        silent = []
+        for worker in workers:
+            beat, since = self._seen_alive.get(worker.id, (None, now))
+            if beat != worker.heartbeat_at:
+                self._seen_alive[worker.id] = (worker.heartbeat_at, now)
+            elif worker.id != self.worker_id and now - since > self._settings.worker_silence_seconds:
+                silent.append(worker.id)
+        if silent:
+            log.warning("workers fell silent; taking up their jobs", workers=silent)
+            async with self._database.writing() as connection:
+                await Workers(connection).remove(silent)
+            for worker_id in silent:
+                self._seen_alive.pop(worker_id, None)
+        await self._take_over_orphans()
+
+    async def _take_over_orphans(self) -> None:
+        async with self._database.reading() as connection:
+            if not await Jobs(connection).orphans_exist():
+                return
+        async with self._database.writing() as connection:
+            orphans = await Jobs(connection).orphans()
+            for job in orphans:
+                await self._requeue(Jobs(connection), JobEvents(connection), job)
+        if orphans:
+            jobs_taken_over_total.inc(len(orphans))
+            await self._carrier.forget([workflow_id(job.id, job.run) for job in orphans])
+            await self._signals.work()
+
+    async def _requeue(self, jobs: Jobs, events: JobEvents, job: Job) -> None:
+        now, crashes = utc_now(), job.crashes + 1
+        facts = {"worker_id": job.worker_id, "crashes": crashes}
+        if job.requested is JobRequest.CANCEL:
+            await jobs.change(
+                job.id, state=JobState.CANCELLED, requested=None, worker_id=None, finished_at=now, crashes=crashes
+            )
+            await events.append(job, [("job.cancelled", facts, now)])
+        elif crashes >= CRASH_LIMIT:
+            error = f"Its worker died {crashes} times in a row before the job reached a checkpoint."
+            await jobs.change(
+                job.id, state=JobState.FAILED, worker_id=None, finished_at=now, crashes=crashes, error=error
+            )
+            await events.append(job, [("job.failed", {"error": error, **facts}, now)])
+        else:
+            await jobs.change(job.id, state=JobState.PENDING, due_at=now, crashes=crashes)
+            await events.append(job, [("job.recovered", facts, now)])
+
+    async def _tidy(self) -> None:
+        """Delete finished jobs, their events and DBOS's records of them once they are old enough."""
+        before = utc_now() - timedelta(days=self._settings.job_retention_days)
+        async with self._database.writing() as connection:
+            old = await Jobs(connection).finished_before(before, TIDY_BATCH)
+            for job in old:
+                await Jobs(connection).delete(job.tenant_id, job.id)
+        await self._carrier.forget([workflow_id(job.id, run + 1) for job in old for run in range(job.run)])
+
+
+def _after_interruption(interruption: JobInterrupted) -> tuple[str, dict[str, Any]]:
+    if isinstance(interruption, JobPauseRequested):
+        return "paused", {"state": JobState.PAUSED}
+    if isinstance(interruption, JobCancelRequested):
+        return "cancelled", {"state": JobState.CANCELLED}
+    return "handed_back", {"state": JobState.PENDING, "due_at": utc_now()}
+
+
+async def _forward(source: asyncio.Event, target: asyncio.Event) -> None:
+    while True:
+        await source.wait()
+        source.clear()
+        target.set()

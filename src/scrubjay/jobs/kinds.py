@@ -1,0 +1,51 @@
+"""Kinds of jobs: a name, the handler that does the work, and how persistent to be about it."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from scrubjay.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from scrubjay.jobs.context import JobContext
+
+Handler = Callable[["JobContext"], Awaitable[Mapping[str, Any] | None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobKind:
+    name: str
+    handler: Handler
+    max_retries: int = 3
+    worker_limit: int | None = None  # at most so many of this kind at once in one worker
+
+
+class JobKinds:
+    """The registry: what this process knows how to do."""
+
+    def __init__(self, *kinds: JobKind) -> None:
+        self._kinds: dict[str, JobKind] = {}
+        for kind in kinds:
+            self.register(kind)
+
+    def register(self, kind: JobKind) -> None:
+        if kind.name in self._kinds:
+            raise ValueError(f"job kind '{kind.name}' is registered twice")
+        self._kinds[kind.name] = kind
+
+    def get(self, name: str) -> JobKind:
+        try:
+            return self._kinds[name]
+        except KeyError:
+            raise InvalidRequest(f"There is no kind of job called '{name}'.", field="kind") from None
+
+    def names_with_room(self, running: Mapping[str, int]) -> list[str]:
+        """Kinds of which this worker may start one more."""
+        return [
+            kind.name
+            for kind in self._kinds.values()
+            if kind.worker_limit is None or running.get(kind.name, 0) < kind.worker_limit
+        ]
+
+    def __iter__(self):  # type: ignore[no-untyped-def]
+        return iter(self._kinds.values())

@@ -1,0 +1,73 @@
+"""Wake-ups between processes: there is work, somebody asked something of a job, an event was written.
+
+A signal only saves waiting. Everything it announces is in the database, and who misses it finds it by looking.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+from scrubjay.errors import Unavailable
+from scrubjay.storage.cache import Cache
+from scrubjay.telemetry import get_logger
+
+log = get_logger(__name__)
+WORK = "jobs:work"
+CONTROL = "jobs:control"
+SUBSCRIBE_SECONDS = 1.0
+RESUBSCRIBE_SECONDS = 1.0
+
+
+async def wait_for_event(event: asyncio.Event, seconds: float) -> None:
+    """Wait until the event is set or the time is up, and clear it."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    event.clear()
+
+
+def events_channel(job_id: str) -> str:
+    return f"jobs:events:{job_id}"
+
+
+class JobSignals:
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
+
+    async def work(self) -> None:
+        await self._send(WORK)
+
+    async def control(self) -> None:
+        await self._send(CONTROL)
+
+    async def event(self, job_id: str) -> None:
+        await self._send(events_channel(job_id))
+
+    @asynccontextmanager
+    async def wake_up(self, channel: str) -> AsyncIterator[asyncio.Event]:
+        """An event that is set whenever the channel is signalled, for as long as the context lasts."""
+        signalled, subscribed = asyncio.Event(), asyncio.Event()
+        listener = asyncio.create_task(self._listen(channel, signalled, subscribed))
+        try:
+            await wait_for_event(subscribed, SUBSCRIBE_SECONDS)
+            yield signalled
+        finally:
+            listener.cancel()
+            await asyncio.gather(listener, return_exceptions=True)
+
+    async def _listen(self, channel: str, signalled: asyncio.Event, subscribed: asyncio.Event) -> None:
+        while True:
+            try:
+                async with self._cache.subscribe(channel) as messages:
+                    subscribed.set()
+                    async for _ in messages:
+                        signalled.set()
+            except Unavailable as error:
+                log.warning("not listening; polling instead", channel=channel, reason=error.message)
+            await asyncio.sleep(RESUBSCRIBE_SECONDS)
+
+    async def _send(self, channel: str) -> None:
+        try:
+            await self._cache.publish(channel, b"1")
+        except Unavailable as error:
+            log.warning("signal not sent; others will find out by polling", channel=channel, reason=error.message)

@@ -1,0 +1,162 @@
+"""What processes share for a while: cached values, counters, locks and live messages.
+
+In process by default (`cache_memory.py`), or in Redis (`cache_redis.py`). Nothing here is the only copy of
+anything: an empty cache costs time, never data. `cache_keys.py` has the names.
+"""
+
+import asyncio
+import importlib.util
+import math
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from scrubjay.errors import ConfigurationError, InvalidRequest, Unavailable
+from scrubjay.settings import Settings
+from scrubjay.telemetry import get_logger
+
+PREFIX = "scrubjay:"
+
+_FIRST_LOCK_PAUSE_SECONDS = 0.01
+_LONGEST_LOCK_PAUSE_SECONDS = 0.25
+
+log = get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class Allowance:
+    """Whether a request may pass, and how many more may follow.
+
+    `reset_seconds` is when a refused caller would be let through; for an allowed one, when the window ends.
+    """
+
+    allowed: bool
+    remaining: int
+    reset_seconds: int
+
+
+@dataclass(frozen=True)
+class CacheStats:
+    """Entries of all processes; hits and misses of this one since it started."""
+
+    entries: int
+    hits: int
+    misses: int
+    backend: Literal["memory", "redis"]
+
+
+class Cache(Protocol):
+    """One contract suite runs over every implementation: `tests/contract/test_cache.py`."""
+
+    async def get(self, key: str) -> bytes | None: ...
+
+    async def set(self, key: str, value: bytes, *, ttl_seconds: float) -> None: ...
+
+    async def delete(self, *keys: str) -> int:
+        """How many of them existed."""
+        ...
+
+    async def increment(self, key: str, *, ttl_seconds: float, by: int = 1) -> int:
+        """Count up, from zero when there is no such key. Only the first count sets when it expires."""
+        ...
+
+    async def allow(self, key: str, *, limit: int, period_seconds: int, now: float | None = None) -> Allowance:
+        """Let at most about `limit` requests pass in any `period_seconds`; a refused one is not counted.
+
+        The count of the previous window fades out linearly while the current one fills.
+        """
+        ...
+
+    def lock(self, name: str, *, ttl_seconds: float, wait_seconds: float = 0) -> AbstractAsyncContextManager[bool]:
+        """Yields whether the lock was obtained. It lapses after `ttl_seconds`, whatever its owner does."""
+        ...
+
+    async def publish(self, channel: str, message: bytes) -> None: ...
+
+    def subscribe(self, channel: str) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        """Yields the messages published from the moment the context is entered."""
+        ...
+
+    async def clear(self, prefix: str) -> int:
+        """Delete every key that starts with `prefix`; how many there were."""
+        ...
+
+    async def stats(self) -> CacheStats: ...
+
+    async def check(self) -> None:
+        """Raises Unavailable when the cache does not answer."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+def open_cache(settings: Settings) -> Cache:
+    """The cache that the settings name."""
+    # Here, not above: both implement what this module defines, and redis is an optional extra.
+    url = settings.cache_url
+    if url is None:
+        from scrubjay.storage.cache_memory import MemoryCache
+
+        return MemoryCache()
+    if not url.startswith(("redis://", "rediss://", "unix://")):
+        raise ConfigurationError(
+            "The setting 'cache_url' (SCRUBJAY_CACHE_URL) must start with redis://, rediss:// or unix://."
+        )
+    if importlib.util.find_spec("redis") is None:
+        raise ConfigurationError("The setting 'cache_url' needs a package: pip install 'scrubjay[redis]'")
+    from scrubjay.storage.cache_redis import RedisCache
+
+    return RedisCache(url)
+
+
+def weigh(previous: int, elapsed_ms: int, period_ms: int) -> int:
+    """What is left of the previous window's count, rounded up."""
+    return -(-previous * (period_ms - elapsed_ms) // period_ms)
+
+
+def describe_allowance(
+    *, allowed: bool, current: int, previous: int, limit: int, elapsed_ms: int, period_ms: int
+) -> Allowance:
+    """What to tell the caller; `current` includes the request if it was allowed."""
+    remaining = limit - current - weigh(previous, elapsed_ms, period_ms)
+    wait_ms: float = period_ms - elapsed_ms
+    if not allowed and limit > 0:
+        room = limit - 1 - current
+        if room >= 0:
+            wait_ms = period_ms - elapsed_ms - period_ms * room / previous
+        else:
+            wait_ms += max(0.0, period_ms - period_ms * (limit - 1) / current)
+    return Allowance(allowed, max(0, remaining), max(1, math.ceil(wait_ms / 1000)))
+
+
+def milliseconds(ttl_seconds: float) -> int:
+    if ttl_seconds <= 0:
+        raise InvalidRequest("A time to live must be more than zero seconds.")
+    return max(1, round(ttl_seconds * 1000))
+
+
+@asynccontextmanager
+async def hold_lock(
+    obtain: Callable[[str], Awaitable[bool]], release: Callable[[str], Awaitable[None]], wait_seconds: float
+) -> AsyncIterator[bool]:
+    """Try for a lock until it is obtained or the wait is over; release what was obtained."""
+    token = secrets.token_hex(16)
+    deadline = asyncio.get_running_loop().time() + wait_seconds
+    pause = _FIRST_LOCK_PAUSE_SECONDS
+    while not (obtained := await obtain(token)):
+        left = deadline - asyncio.get_running_loop().time()
+        if left <= 0:
+            break
+        await asyncio.sleep(min(pause, left))
+        pause = min(pause * 2, _LONGEST_LOCK_PAUSE_SECONDS)
+    try:
+        yield obtained
+    finally:
+        if obtained:
+            try:
+                await release(token)
+            except Unavailable as error:
+                # The work is done and the lock lapses by itself; failing here would hide what the work raised.
+                log.warning("lock_not_released", reason=error.message)

@@ -1,0 +1,235 @@
+"""The cache that several processes share, in Redis. Every key and channel is under `scrubjay:`."""
+
+import re
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from typing import cast
+
+from redis.asyncio import BlockingConnectionPool, ConnectionPool, Redis
+from redis.asyncio.client import PubSub
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import RedisError, ResponseError
+
+from scrubjay.errors import ConfigurationError, InvalidRequest, Unavailable
+from scrubjay.storage.cache import (
+    PREFIX,
+    Allowance,
+    CacheStats,
+    describe_allowance,
+    hold_lock,
+    milliseconds,
+)
+from scrubjay.telemetry import redact
+
+_TIMEOUT_SECONDS = 5
+_MAX_CONNECTIONS = 32
+_HEALTH_CHECK_SECONDS = 30
+_SCAN_BATCH = 500
+
+_INCREMENT = """
+local value = redis.call('INCRBY', KEYS[1], ARGV[1])
+if redis.call('PTTL', KEYS[1]) < 0 then
+  redis.call('PEXPIRE', KEYS[1], ARGV[2])
+end
+return value
+"""
+
+# The windows follow the clock of the server when no time is given, so that all processes agree on them.
+# Whole numbers throughout: floating point would let a request too many or too few pass.
+_ALLOW = """
+local limit, period_ms, now_ms = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+if not now_ms then
+  local time = redis.call('TIME')
+  now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
+end
+local elapsed_ms = now_ms % period_ms
+local window = (now_ms - elapsed_ms) / period_ms
+local function key(number) return string.format('%s:%.0f', KEYS[1], number) end
+local previous = tonumber(redis.call('GET', key(window - 1)) or 0)
+local current = tonumber(redis.call('GET', key(window)) or 0)
+local left = previous * (period_ms - elapsed_ms)
+local weighed = (left - left % period_ms) / period_ms
+if left % period_ms > 0 then weighed = weighed + 1 end
+local allowed = 0
+if current + weighed < limit then
+  allowed = 1
+  current = redis.call('INCR', key(window))
+  if current == 1 then redis.call('PEXPIRE', key(window), 2 * period_ms) end
+end
+return {allowed, current, previous, elapsed_ms}
+"""
+
+_RELEASE = """
+if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end
+return 0
+"""
+
+
+class RedisCache:
+    """Implements `Cache` on a Redis server."""
+
+    def __init__(self, url: str) -> None:
+        # One new attempt, and only when the connection was lost: a command that timed out may have been carried
+        # out, and counting it twice would be wrong.
+        options = {
+            "socket_connect_timeout": _TIMEOUT_SECONDS,
+            "socket_timeout": _TIMEOUT_SECONDS,
+            "health_check_interval": _HEALTH_CHECK_SECONDS,
+            "retry": Retry(NoBackoff(), 1, supported_errors=(RedisConnectionError,)),
+        }
+        try:
+            pool = BlockingConnectionPool.from_url(
+                url, max_connections=_MAX_CONNECTIONS, timeout=_TIMEOUT_SECONDS, **options
+            )
+            # Each subscriber keeps a connection for as long as it listens; those must not starve the rest.
+            listeners = ConnectionPool.from_url(url, max_connections=None, **options)
+        except ValueError as error:
+            raise ConfigurationError(
+                "The setting 'cache_url' (SCRUBJAY_CACHE_URL) is not a Redis address like redis://host:6379/0."
+            ) from error
+        self._redis = Redis.from_pool(pool)
+        self._listeners = Redis.from_pool(listeners)
+        self._increment = self._redis.register_script(_INCREMENT)
+        self._allow = self._redis.register_script(_ALLOW)
+        self._release = self._redis.register_script(_RELEASE)
+        self._hits = 0
+        self._misses = 0
+
+    async def get(self, key: str) -> bytes | None:
+        with _unavailable():
+            value = cast("bytes | None", await self._redis.get(PREFIX + key))
+        if value is None:
+            self._misses += 1
+        else:
+            self._hits += 1
+        return value
+
+    async def set(self, key: str, value: bytes, *, ttl_seconds: float) -> None:
+        with _unavailable():
+            await self._redis.set(PREFIX + key, value, px=milliseconds(ttl_seconds))
+
+    async def delete(self, *keys: str) -> int:
+        if not keys:
+            return 0
+        with _unavailable():
+            return int(await self._redis.unlink(*(PREFIX + key for key in keys)))
+
+    async def increment(self, key: str, *, ttl_seconds: float, by: int = 1) -> int:
+        with _unavailable():
+            try:
+                return int(await self._increment(keys=[PREFIX + key], args=[by, milliseconds(ttl_seconds)]))
+            except ResponseError as error:
+                if "not an integer" not in str(error):
+                    raise
+                raise InvalidRequest(f"The cache key '{key}' does not hold a number.") from error
+
+    async def allow(self, key: str, *, limit: int, period_seconds: int, now: float | None = None) -> Allowance:
+        period_ms = period_seconds * 1000
+        now_ms = "" if now is None else int(now * 1000)
+        with _unavailable():
+            allowed, current, previous, elapsed_ms = await self._allow(
+                keys=[PREFIX + key], args=[limit, period_ms, now_ms]
+            )
+        return describe_allowance(
+            allowed=allowed == 1,
+            current=current,
+            previous=previous,
+            limit=limit,
+            elapsed_ms=elapsed_ms,
+            period_ms=period_ms,
+        )
+
+    def lock(self, name: str, *, ttl_seconds: float, wait_seconds: float = 0) -> AbstractAsyncContextManager[bool]:
+        key, ttl_ms = PREFIX + name, milliseconds(ttl_seconds)
+
+        async def obtain(token: str) -> bool:
+            with _unavailable():
+                return bool(await self._redis.set(key, token, nx=True, px=ttl_ms))
+
+        async def release(token: str) -> None:
+            with _unavailable():
+                await self._release(keys=[key], args=[token])
+
+        return hold_lock(obtain, release, wait_seconds)
+
+    async def publish(self, channel: str, message: bytes) -> None:
+        with _unavailable():
+            await self._redis.publish(PREFIX + channel, message)
+
+    @asynccontextmanager
+    async def subscribe(self, channel: str) -> AsyncIterator[AsyncIterator[bytes]]:
+        listener = self._listeners.pubsub()
+        try:
+            with _unavailable():
+                await listener.subscribe(PREFIX + channel)
+                # Only the server's confirmation means that nothing published from now on is missed.
+                confirmation = await listener.get_message(timeout=_TIMEOUT_SECONDS)
+            if confirmation is None:
+                raise Unavailable("Redis did not confirm a subscription in time.")
+            yield _Messages(listener)
+        finally:
+            await listener.aclose()  # type: ignore[no-untyped-call]
+
+    async def clear(self, prefix: str) -> int:
+        deleted = 0
+        async for keys in self._scan(prefix):
+            with _unavailable():
+                deleted += int(await self._redis.unlink(*keys))
+        return deleted
+
+    async def stats(self) -> CacheStats:
+        entries = 0
+        async for keys in self._scan(""):
+            entries += len(keys)
+        return CacheStats(entries=entries, hits=self._hits, misses=self._misses, backend="redis")
+
+    async def check(self) -> None:
+        with _unavailable():
+            await self._redis.ping()
+
+    async def close(self) -> None:
+        await self._redis.aclose()
+        await self._listeners.aclose()
+
+    async def _scan(self, prefix: str) -> AsyncIterator[list[bytes]]:
+        """Every key under a prefix, in batches; a key may come twice."""
+        pattern = re.sub(r"([*?\[\]\\^])", r"\\\1", PREFIX + prefix) + "*"
+        cursor = 0
+        while True:
+            with _unavailable():
+                cursor, keys = await self._redis.scan(cursor, match=pattern, count=_SCAN_BATCH)
+            if keys:
+                yield cast("list[bytes]", keys)
+            if cursor == 0:
+                return
+
+
+class _Messages:
+    """The messages of a subscription. Waiting for one may be cancelled and taken up again."""
+
+    def __init__(self, listener: PubSub) -> None:
+        self._listener = listener
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        while True:
+            with _unavailable():
+                # With a timeout, so that the health check between two waits notices a server that is gone.
+                message = await self._listener.get_message(
+                    ignore_subscribe_messages=True, timeout=_HEALTH_CHECK_SECONDS
+                )
+            if message is not None:
+                return cast("bytes", message["data"])
+
+
+@contextmanager
+def _unavailable() -> Iterator[None]:
+    try:
+        yield
+    except (RedisError, OSError) as error:
+        reason = redact(str(error)).strip().rstrip(".") or type(error).__name__
+        raise Unavailable(f"Redis does not answer as it should: {reason}.") from error

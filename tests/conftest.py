@@ -1,0 +1,64 @@
+"""Fixtures for every test: a data folder, settings, and real servers (see `servers.py`)."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests import servers
+
+from scrubjay.settings import Settings
+
+# The developer's own Scrubjay must not change what is tested.
+for _name in [name for name in os.environ if name.startswith("SCRUBJAY_")]:
+    if not _name.startswith("SCRUBJAY_TEST_"):
+        del os.environ[_name]
+
+
+def pytest_sessionfinish() -> None:
+    servers.stop_servers()
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    # Away from the repository, where a developer may keep a scrubjay.toml.
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "home"
+    folder.mkdir(mode=0o700)
+    return folder
+
+
+@pytest.fixture
+def settings(home: Path) -> Settings:
+    return Settings(home=home)
+
+
+@pytest.fixture
+def redis_url() -> str:
+    return servers.redis_url()
+
+
+@pytest.fixture
+def s3_settings() -> dict[str, Any]:
+    """Settings for a bucket that nobody else uses."""
+    server = servers.s3_server()
+    return {
+        "blob_url": f"s3://{server.make_bucket()}/bodies",
+        "s3_endpoint": server.endpoint,
+        "s3_access_key_id": server.access_key_id,
+        "s3_secret_access_key": server.secret_access_key,
+        "s3_allow_http": True,
+    }
+
+
+@pytest.fixture
+def postgres_url() -> Iterator[str]:
+    with servers.fresh_postgres_database() as url:
+        yield url
+
+
+@pytest.fixture
+def mysql_url() -> Iterator[str]:
+    with servers.fresh_mysql_database() as url:
+        yield url
