@@ -96,8 +96,13 @@ def configure_logging(level: str = "info", log_format: str = "auto") -> None:
         logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=True,
     )
+    # Plain tracebacks: the pretty ones print local variables, and with them whatever secret is in one.
     renderer: Any = (
-        structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty()) if human else structlog.processors.JSONRenderer()
+        structlog.dev.ConsoleRenderer(
+            colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
+        )
+        if human
+        else structlog.processors.JSONRenderer()
     )
     finish: list[Any] = [structlog.stdlib.ProcessorFormatter.remove_processors_meta]
     if not human:

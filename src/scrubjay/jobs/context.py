@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, NoReturn
 
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -18,7 +18,6 @@ from scrubjay.storage.jobs import Jobs
 from scrubjay.telemetry import get_logger, redact
 
 FLUSH_SECONDS = 0.2  # log lines and progress are written together, at most this late
-FLUSH_COUNT = 200
 
 
 class JobContext:
@@ -54,9 +53,8 @@ class JobContext:
         """
         if state is not None:
             async with self._pending() as events, self._database.writing() as connection:
-                await self._write(
-                    connection, await self._hold(connection), events, checkpoint=dict(state), crashes=0
-                )
+                if not await self._write(connection, events, checkpoint=dict(state), crashes=0):
+                    self._lost()
             self.state = dict(state)
         else:
             await asyncio.sleep(0)
@@ -67,15 +65,13 @@ class JobContext:
     async def transaction(self) -> AsyncIterator[AsyncConnection]:
         """A transaction that commits only while this run holds the job: work and checkpoint in one."""
         async with self._database.writing() as connection:
-            await self._hold(connection)
+            if not await Jobs(connection).change_held(self.job.id, self.job.run):
+                self._lost()
             yield connection
 
-    async def _hold(self, connection: AsyncConnection) -> int:
-        event_count = await Jobs(connection).hold(self.job.id, self.job.run)
-        if event_count is None:
-            self._interruption = JobTakenOver
-            raise JobTakenOver
-        return event_count
+    def _lost(self) -> NoReturn:
+        self._interruption = JobTakenOver
+        raise JobTakenOver
 
     async def remember(self, connection: AsyncConnection, state: Mapping[str, Any]) -> None:
         """Store `state` inside a transaction of this context, so that it commits with the work itself."""
@@ -93,11 +89,9 @@ class JobContext:
         await self.emit("job.log", level=level, message=message, **facts)
 
     async def emit(self, type_: str, **payload: Any) -> None:
+        """Append an event to the job's log; it is written soon, and in any case with the next checkpoint."""
         self._events.append((type_, redact(payload), utc_now()))
-        if len(self._events) >= FLUSH_COUNT:
-            await self.flush()
-        else:
-            self._flush_soon()
+        self._flush_soon()
 
     async def flush(self) -> None:
         """Write what is pending now; nothing is written once another run holds the job."""
@@ -105,9 +99,7 @@ class JobContext:
             if not events and self._progress is self._progress_written:
                 return
             async with self._database.writing() as connection:
-                last = await Jobs(connection).hold(self.job.id, self.job.run)
-                if last is not None:
-                    await self._write(connection, last, events)
+                await self._write(connection, events)
         await self._signals.event(self.job.id)
 
     async def finish(self, closing: NewEvent, **changes: Any) -> bool:
@@ -116,11 +108,7 @@ class JobContext:
         False when another run has the job by now; then nothing is written.
         """
         async with self._pending() as events, self._database.writing() as connection:
-            last = await Jobs(connection).hold(self.job.id, self.job.run)
-            if last is None:
-                return False
-            await self._write(connection, last, [*events, closing], **changes)
-        return True
+            return await self._write(connection, [*events, closing], **changes)
 
     @asynccontextmanager
     async def _pending(self) -> AsyncIterator[list[NewEvent]]:
@@ -137,16 +125,17 @@ class JobContext:
                 self._events = events + self._events
                 raise
 
-    async def _write(
-        self, connection: AsyncConnection, last: int, events: Sequence[NewEvent], **changes: Any
-    ) -> None:
+    async def _write(self, connection: AsyncConnection, events: Sequence[NewEvent], **changes: Any) -> bool:
+        """Change the job and append events to its log, unless another run has it by now."""
         progress = self._progress
         if progress is not self._progress_written:
             events = [("job.progress", progress, utc_now()), *events]
             changes["progress"] = progress
-        await JobEvents(connection).write(self.job.id, last, events)
-        await Jobs(connection).change(self.job.id, event_count=last + len(events), **changes)
-        self._progress_written = progress
+        held = await Jobs(connection).change_held(self.job.id, self.job.run, new_events=len(events), **changes)
+        if held:
+            await JobEvents(connection).append(self.job.id, events)
+            self._progress_written = progress
+        return held
 
     def _flush_soon(self) -> None:
         if self._flusher is None or self._flusher.done():

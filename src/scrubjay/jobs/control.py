@@ -26,7 +26,7 @@ async def submit(connection: AsyncConnection, job: Job) -> Job:
     job = replace(job, event_count=1)
     await Jobs(connection).add(job)
     submitted = {"kind": job.kind, "priority": job.priority.label}
-    await JobEvents(connection).write(job.id, 0, [("job.submitted", submitted, job.created_at)])
+    await JobEvents(connection).append(job.id, [("job.submitted", submitted, job.created_at)])
     jobs_submitted_total.labels(kind=job.kind, priority=job.priority.label).inc()
     return job
 
@@ -44,9 +44,9 @@ async def make_request(
         reaction = Reaction.CANCEL_NOW
     changes = _changes(job, request, reaction)
     if changes:
-        await jobs.change(job.id, **changes)
+        await jobs.change(job.id, event_count=job.event_count + 1, **changes)
         event = {"by": "request", "state": str(changes.get("state", job.state))}
-        await JobEvents(connection).append(job, [(f"job.{request}_requested", event, utc_now())])
+        await JobEvents(connection).append(job.id, [(f"job.{request}_requested", event, utc_now())])
     return await jobs.get(tenant_id, job_id)
 
 

@@ -14,6 +14,7 @@ from datetime import timedelta
 from typing import Any
 
 from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from scrubjay.errors import (
     JobCancelRequested,
@@ -52,6 +53,7 @@ log = get_logger(__name__)
 
 CONTROL_SECONDS = 1.0  # how late a request from a process without signals is obeyed
 CARE_SECONDS = 1.0
+GATHER_SECONDS = 0.01
 CRASH_LIMIT = 10
 TIDY_SECONDS = 600.0
 TIDY_BATCH = 200
@@ -132,6 +134,9 @@ class JobEngine:
                 while not self._stopping:
                     if not await self._claim_and_start():
                         await wait_for_event(self._freed, self._settings.job_poll_seconds)
+                    elif self._tasks:
+                        # Places come free one by one; claiming for several at once costs one transaction.
+                        await asyncio.sleep(GATHER_SECONDS)
             finally:
                 listener.cancel()
 
@@ -144,7 +149,7 @@ class JobEngine:
         now = utc_now()
         async with self._database.writing() as connection:
             jobs = await Jobs(connection).claim(self.worker_id, names, self._room_for(room, names), now)
-            await JobEvents(connection).write_reserved(jobs, "job.started", now)
+            await JobEvents(connection).append_to_each(jobs, "job.started", now)
         for job in jobs:
             job_wait_seconds.labels(kind=job.kind).observe(max(0.0, (now - job.due_at).total_seconds()))
             self._start(job)
@@ -311,29 +316,28 @@ class JobEngine:
         async with self._database.writing() as connection:
             orphans = await Jobs(connection).orphans()
             for job in orphans:
-                await self._requeue(Jobs(connection), JobEvents(connection), job)
+                await self._requeue(connection, job)
         if orphans:
             jobs_taken_over_total.inc(len(orphans))
             await self._carrier.forget([workflow_id(job.id, job.run) for job in orphans])
             await self._signals.work()
 
-    async def _requeue(self, jobs: Jobs, events: JobEvents, job: Job) -> None:
+    async def _requeue(self, connection: AsyncConnection, job: Job) -> None:
         now, crashes = utc_now(), job.crashes + 1
-        facts = {"worker_id": job.worker_id, "crashes": crashes}
+        changes: dict[str, Any] = {"worker_id": None, "crashes": crashes, "event_count": job.event_count + 1}
+        facts: dict[str, Any] = {"worker_id": job.worker_id, "crashes": crashes}
         if job.requested is JobRequest.CANCEL:
-            await jobs.change(
-                job.id, state=JobState.CANCELLED, requested=None, worker_id=None, finished_at=now, crashes=crashes
-            )
-            await events.append(job, [("job.cancelled", facts, now)])
+            event = "job.cancelled"
+            changes |= {"state": JobState.CANCELLED, "requested": None, "finished_at": now}
         elif crashes >= CRASH_LIMIT:
-            error = f"Its worker died {crashes} times in a row before the job reached a checkpoint."
-            await jobs.change(
-                job.id, state=JobState.FAILED, worker_id=None, finished_at=now, crashes=crashes, error=error
-            )
-            await events.append(job, [("job.failed", {"error": error, **facts}, now)])
+            event = "job.failed"
+            facts["error"] = f"Its worker died {crashes} times in a row before the job reached a checkpoint."
+            changes |= {"state": JobState.FAILED, "finished_at": now, "error": facts["error"]}
         else:
-            await jobs.change(job.id, state=JobState.PENDING, due_at=now, crashes=crashes)
-            await events.append(job, [("job.recovered", facts, now)])
+            event = "job.recovered"
+            changes |= {"state": JobState.PENDING, "due_at": now}
+        await Jobs(connection).change(job.id, **changes)
+        await JobEvents(connection).append(job.id, [(event, facts, now)])
 
     async def _tidy(self) -> None:
         """Delete finished jobs, their events and DBOS's records of them once they are old enough."""

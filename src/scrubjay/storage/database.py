@@ -35,19 +35,27 @@ class Database:
     def __init__(self, engine: AsyncEngine) -> None:
         self.engine = engine
         self.dialect = engine.dialect.name
-        # SQLite takes one writer at a time: queueing here is fair and does not spin on its busy handler.
-        self._writer = asyncio.Lock() if self.dialect == "sqlite" else None
+        # SQLite takes one writer at a time: queueing here is fair, does not spin on its busy handler, and lets
+        # all writers share one connection.
+        self._writer_turn = asyncio.Lock()
+        self._writer: AsyncConnection | None = None
 
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[AsyncConnection]:
-        if self._writer is None:
+        if self.dialect != "sqlite":
             async with self._connect() as connection, connection.begin():
                 yield connection
             return
-        async with self._writer, self._connect() as connection:
-            connection = await connection.execution_options(scrubjay_writing=True)
-            async with connection.begin():
-                yield connection
+        async with self._writer_turn:
+            if self._writer is None:
+                self._writer = await self._open()
+                await self._writer.execution_options(scrubjay_writing=True)
+            try:
+                async with self._writer.begin():
+                    yield self._writer
+            except BaseException:
+                await self._close_writer()  # whatever broke, the next writer starts on a fresh connection
+                raise
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[AsyncConnection]:
@@ -57,20 +65,30 @@ class Database:
 
     @asynccontextmanager
     async def _connect(self) -> AsyncIterator[AsyncConnection]:
-        try:
-            connection = await self.engine.connect()
-        except (OSError, SQLAlchemyError, TimeoutError) as error:
-            raise Unavailable(f"The database does not answer: {_reason(error)}.") from error
+        connection = await self._open()
         try:
             yield connection
         finally:
             await connection.close()
+
+    async def _open(self) -> AsyncConnection:
+        try:
+            return await self.engine.connect()
+        except (OSError, SQLAlchemyError, TimeoutError) as error:
+            raise Unavailable(f"The database does not answer: {_reason(error)}.") from error
+
+    async def _close_writer(self) -> None:
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            await writer.close()
 
     async def check(self) -> None:
         async with self.reading() as connection:
             await connection.execute(text("SELECT 1"))
 
     async def close(self) -> None:
+        async with self._writer_turn:
+            await self._close_writer()
         await self.engine.dispose()
 
 

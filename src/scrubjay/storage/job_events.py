@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ForeignKey, String, UniqueConstraint, insert, select
+from sqlalchemy import ForeignKey, String, UniqueConstraint, bindparam, insert, select
 from sqlalchemy.orm import Mapped, mapped_column
 
 from scrubjay.model.job import Job, JobEvent
-from scrubjay.storage.jobs import Jobs
+from scrubjay.storage.jobs import JobRow
 from scrubjay.storage.repository import Base, Repository, table_options
 from scrubjay.storage.types import BIG, Id, Json, UtcDateTime
 
@@ -32,27 +32,22 @@ class JobEvents(Repository[JobEvent]):
     model = JobEvent
     noun = "job event"
 
-    async def append(self, job: Job, events: Sequence[NewEvent]) -> None:
-        """Number and write events of a job whose row the caller has locked."""
-        await self.write(job.id, job.event_count, events)
-        await Jobs(self.connection).change(job.id, event_count=job.event_count + len(events))
-
-    async def write(self, job_id: str, last: int, events: Sequence[NewEvent]) -> None:
-        """Write events after number `last`; the caller counts them in the job's row."""
+    async def append(self, job_id: str, events: Sequence[NewEvent]) -> None:
+        """Write events whose numbers were already counted in the job's row, in this transaction."""
         if events:
             await self.connection.execute(
-                insert(JobEventRow),
+                _APPEND,
                 [
-                    {"job_id": job_id, "sequence": number, "type": type_, "payload": dict(payload), "at": at}
-                    for number, (type_, payload, at) in enumerate(events, start=last + 1)
+                    {"of_job": job_id, "job_id": job_id, "back": back, "type": type_, "payload": payload, "at": at}
+                    for back, (type_, payload, at) in zip(range(len(events) - 1, -1, -1), events, strict=True)
                 ],
             )
 
-    async def write_reserved(self, jobs: Sequence[Job], type_: str, at: datetime) -> None:
+    async def append_to_each(self, jobs: Sequence[Job], type_: str, at: datetime) -> None:
         """Write, for each of several jobs, the event whose number is the job's last."""
         if jobs:
             await self.connection.execute(
-                insert(JobEventRow),
+                self._insert,
                 [
                     {
                         "job_id": job.id, "sequence": job.event_count, "type": type_, "at": at,
@@ -69,3 +64,10 @@ class JobEvents(Repository[JobEvent]):
             .order_by(JobEventRow.sequence)
             .limit(limit)
         )
+
+
+# The job's row is locked by whoever counted these events in it, so the numbers have no gaps and no doubles.
+_APPEND = insert(JobEventRow).values(
+    sequence=select(JobRow.event_count).where(JobRow.id == bindparam("of_job")).scalar_subquery()
+    - bindparam("back", type_=BIG)
+)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, ForeignKey, Index, String, and_, exists, func, or_, select, update
+from sqlalchemy import ColumnElement, ForeignKey, Index, String, and_, bindparam, exists, func, or_, select, update
 from sqlalchemy.orm import Mapped, mapped_column
 
 from scrubjay.model.job import FINISHED_STATES, Job, JobPriority, JobRequest, JobState
@@ -71,27 +71,12 @@ class Jobs(Repository[Job]):
 
         Each claimed job has one event number reserved, its last, for saying that it started.
         """
-        statement = (
-            select(*self._columns)
-            .where(JobRow.state == JobState.PENDING, JobRow.due_at <= now, JobRow.kind.in_(kinds))
-            .order_by(JobRow.priority, JobRow.due_at, JobRow.id)
-            .limit(limit)
-            .with_for_update(skip_locked=True)
-            .with_hint(JobRow, "WITH (UPDLOCK, READPAST, ROWLOCK)", "mssql")
-        )
-        jobs = await self._items(statement)
+        rows = await self.connection.execute(_NEXT_DUE.limit(limit), {"due": now, "kinds": list(kinds)})
+        jobs = [self._item(row) for row in rows]
         if not jobs:
             return []
         await self.connection.execute(
-            update(JobRow)
-            .where(JobRow.id.in_([job.id for job in jobs]))
-            .values(
-                state=JobState.RUNNING,
-                worker_id=worker_id,
-                run=JobRow.run + 1,
-                event_count=JobRow.event_count + 1,
-                started_at=func.coalesce(JobRow.started_at, now),
-            )
+            _CLAIM, {"ids": [job.id for job in jobs], "claimed_by": worker_id, "now": now}
         )
         return [
             replace(
@@ -106,20 +91,15 @@ class Jobs(Repository[Job]):
         ]
 
     async def change(self, job_id: str, **values: Any) -> None:
-        await self.connection.execute(update(JobRow).where(JobRow.id == job_id).values(**values))
+        await self.connection.execute(_CHANGE, {"job_id": job_id, **values})
 
-    async def hold(self, job_id: str, run: int) -> int | None:
-        """Lock the job if this run still has it, and return its event count; None when another run has it.
+    async def change_held(self, job_id: str, run: int, *, new_events: int = 0, **values: Any) -> bool:
+        """Change a job as the run that has it; false when another run has it by now.
 
-        The lock lasts until the transaction ends, so nobody can take the job over in between.
+        The row stays locked until the transaction ends, so nobody can take the job over in between.
         """
-        statement = (
-            select(JobRow.event_count)
-            .where(JobRow.id == job_id, JobRow.run == run, JobRow.state == JobState.RUNNING)
-            .with_for_update()
-            .with_hint(JobRow, "WITH (UPDLOCK, ROWLOCK)", "mssql")
-        )
-        return (await self.connection.execute(statement)).scalar_one_or_none()
+        parameters = {"job_id": job_id, "held_run": run, "new_events": new_events, **values}
+        return bool((await self.connection.execute(_CHANGE_HELD, parameters)).rowcount)
 
     async def requests_of(self, job_ids: Collection[str]) -> Mapping[str, tuple[int, JobState, JobRequest | None]]:
         """For jobs that a worker runs: which run holds each of them now, and what is asked of it."""
@@ -145,3 +125,39 @@ class Jobs(Repository[Job]):
 def _is_orphan() -> ColumnElement[bool]:
     registered = exists().where(WorkerRow.id == JobRow.worker_id)
     return and_(JobRow.state == JobState.RUNNING, or_(JobRow.worker_id.is_(None), ~registered))
+
+
+# Statements of the hot path, built once.
+_TABLE = JobRow.__table__
+_NEXT_DUE = (
+    select(*Jobs._columns)
+    .where(
+        JobRow.state == JobState.PENDING,
+        JobRow.due_at <= bindparam("due"),
+        JobRow.kind.in_(bindparam("kinds", expanding=True)),
+    )
+    .order_by(JobRow.priority, JobRow.due_at, JobRow.id)
+    .with_for_update(skip_locked=True)
+    .with_hint(JobRow, "WITH (UPDLOCK, READPAST, ROWLOCK)", "mssql")
+)
+_CLAIM = (
+    update(JobRow)
+    .where(JobRow.id.in_(bindparam("ids", expanding=True)))
+    .values(
+        state=JobState.RUNNING,
+        worker_id=bindparam("claimed_by"),
+        run=JobRow.run + 1,
+        event_count=JobRow.event_count + 1,
+        started_at=func.coalesce(JobRow.started_at, bindparam("now", type_=UtcDateTime)),
+    )
+)
+_CHANGE = update(_TABLE).where(_TABLE.c.id == bindparam("job_id"))  # type: ignore[arg-type]
+_CHANGE_HELD = (
+    update(_TABLE)  # type: ignore[arg-type]
+    .where(
+        _TABLE.c.id == bindparam("job_id"),
+        _TABLE.c.run == bindparam("held_run"),
+        _TABLE.c.state == JobState.RUNNING,
+    )
+    .values(event_count=_TABLE.c.event_count + bindparam("new_events"))
+)
