@@ -34,9 +34,7 @@ class Settings(BaseSettings):
         (), description="Private networks (comma-separated CIDR) that crawls and webhooks may reach."
     )
     api_host: str = Field("127.0.0.1", description="Address that `scrubjay serve` binds to.")
-    api_port: int = Field(
-        8642, ge=0, le=65535, description="Port that `scrubjay serve` binds to; 0 picks a free one."
-    )
+    api_port: int = Field(8642, ge=0, le=65535, description="Port that `scrubjay serve` binds to; 0 picks a free one.")
     auto_migrate: bool = Field(True, description="Bring the database schema up to date at start.")
     blob_url: str | None = Field(
         None, description="Where bodies are kept: a folder or `s3://bucket/prefix`. Default: `$home/blobs`."
@@ -63,9 +61,7 @@ class Settings(BaseSettings):
     log_format: Literal["auto", "human", "json"] = Field(
         "auto", description="`human`, `json`, or `auto`: human on a terminal, JSON otherwise."
     )
-    log_level: Literal["debug", "info", "warning", "error"] = Field(
-        "info", description="Least severe level logged."
-    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least severe level logged.")
     s3_access_key_id: SecretStr | None = Field(None, description="Access key for `s3://` bodies.")
     s3_allow_http: bool = Field(False, description="Allow an S3 endpoint without TLS.")
     s3_endpoint: str | None = Field(None, description="Endpoint of an S3-compatible server.")
@@ -78,9 +74,7 @@ class Settings(BaseSettings):
         20.0, ge=0, le=600, description="How long a stopping worker waits for jobs to reach a checkpoint."
     )
     worker_concurrency: int = Field(4, ge=1, le=256, description="Jobs that one worker runs at the same time.")
-    worker_heartbeat_seconds: float = Field(
-        5.0, ge=0.2, le=60, description="How often a worker says that it is alive."
-    )
+    worker_heartbeat_seconds: float = Field(5.0, ge=0.2, le=60, description="How often a worker says that it is alive.")
     worker_silence_seconds: float = Field(
         20.0, ge=1, le=600, description="Silence after which a worker's jobs are taken up by another."
     )
@@ -111,9 +105,7 @@ class Settings(BaseSettings):
     @property
     def is_embedded(self) -> bool:
         """Whether one process owns the data folder (SQLite holds the data or the job records)."""
-        return any(
-            url.startswith("sqlite") for url in (self.resolved_database_url, self.resolved_jobs_database_url)
-        )
+        return any(url.startswith("sqlite") for url in (self.resolved_database_url, self.resolved_jobs_database_url))
 
     @classmethod
     def settings_customise_sources(

@@ -98,9 +98,7 @@ def configure_logging(level: str = "info", log_format: str = "auto") -> None:
     )
     # Plain tracebacks: the pretty ones print local variables, and with them whatever secret is in one.
     renderer: Any = (
-        structlog.dev.ConsoleRenderer(
-            colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
-        )
+        structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback)
         if human
         else structlog.processors.JSONRenderer()
     )
@@ -109,14 +107,12 @@ def configure_logging(level: str = "info", log_format: str = "auto") -> None:
         finish.append(structlog.processors.format_exc_info)
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
-        structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=shared, processors=[*finish, _redact_event, renderer]
-        )
+        structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=[*finish, _redact_event, renderer])
     )
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(level.upper())
-    for noisy in ("dbos", "uvicorn.access", "alembic", "aiosqlite", "asyncio"):
+    for noisy in ("dbos", "uvicorn.access", "uvicorn.error", "alembic", "aiosqlite", "asyncio"):
         logging.getLogger(noisy).setLevel(max(logging.WARNING, root.level))
 
 

@@ -33,6 +33,7 @@ class JobContext:
         self._events: list[NewEvent] = []
         self._progress: dict[str, Any] = dict(job.progress)
         self._progress_written = self._progress
+        self._progress_at = utc_now()
         self._flushing = asyncio.Lock()
         self._flusher: asyncio.Task[None] | None = None
         self._log = get_logger("scrubjay.job").bind(kind=job.kind)
@@ -46,16 +47,22 @@ class JobContext:
         if self._interruption is interruption:
             self._interruption = None
 
-    async def checkpoint(self, state: Mapping[str, Any] | None = None) -> None:
+    async def checkpoint(
+        self, state: Mapping[str, Any] | None = None, *, events: Sequence[tuple[str, Mapping[str, Any]]] = ()
+    ) -> None:
         """Remember `state` durably, if given; then stop here if somebody asked for it.
 
+        `events` are written in the same transaction, so they happen exactly as often as the state does.
         Without a state this costs nothing, so that a handler can call it as often as it likes.
         """
         if state is not None:
-            async with self._pending() as events, self._database.writing() as connection:
-                if not await self._write(connection, events, checkpoint=dict(state), crashes=0):
+            now = utc_now()
+            certain = [(type_, redact(payload), now) for type_, payload in events]
+            async with self._pending() as pending, self._database.writing() as connection:
+                if not await self._write(connection, [*pending, *certain], checkpoint=dict(state), crashes=0):
                     self._lost()
             self.state = dict(state)
+            await self._signals.event(self.job.id)
         else:
             await asyncio.sleep(0)
         if self._interruption is not None:
@@ -78,10 +85,9 @@ class JobContext:
         await Jobs(connection).change(self.job.id, checkpoint=dict(state), crashes=0)
         self.state = dict(state)
 
-    async def progress(
-        self, current: int, total: int | None = None, message: str | None = None, **facts: Any
-    ) -> None:
+    async def progress(self, current: int, total: int | None = None, message: str | None = None, **facts: Any) -> None:
         self._progress = {"current": current, "total": total, "message": message, **facts}
+        self._progress_at = utc_now()
         self._flush_soon()
 
     async def log(self, message: str, *, level: str = "info", **facts: Any) -> None:
@@ -129,7 +135,7 @@ class JobContext:
         """Change the job and append events to its log, unless another run has it by now."""
         progress = self._progress
         if progress is not self._progress_written:
-            events = [("job.progress", progress, utc_now()), *events]
+            events = [("job.progress", progress, self._progress_at), *events]
             changes["progress"] = progress
         held = await Jobs(connection).change_held(self.job.id, self.job.run, new_events=len(events), **changes)
         if held:

@@ -6,7 +6,7 @@ handler, `_end` writes how it went. `_keep_alive`, `_obey` and `_look_after` are
 
 import asyncio
 import os
-import socket
+import platform
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
@@ -76,7 +76,7 @@ class JobEngine:
         self._database = database
         self._signals = signals
         self._alone = alone  # nobody else can be working here: every other worker in the table is gone
-        self._worker = Worker(host=socket.gethostname(), pid=os.getpid(), concurrency=settings.worker_concurrency)
+        self._worker = Worker(host=platform.node(), pid=os.getpid(), concurrency=settings.worker_concurrency)
         self._carrier = Carrier(settings, self._worker.id)
         self._running: dict[str, JobContext] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -259,9 +259,7 @@ class JobEngine:
                     for job_id, context in list(self._running.items()):
                         self._tell(job_id, context, asked.get(job_id))
 
-    def _tell(
-        self, job_id: str, context: JobContext, asked: tuple[int, JobState, JobRequest | None] | None
-    ) -> None:
+    def _tell(self, job_id: str, context: JobContext, asked: tuple[int, JobState, JobRequest | None] | None) -> None:
         if asked is None or asked[0] != context.job.run or asked[1] is not JobState.RUNNING:
             context.interrupt(JobTakenOver)
             task = self._tasks.get(job_id)

@@ -48,9 +48,7 @@ class Frontier(Repository[FrontierItem]):
             batch = {item.url_hash: item for item in items[start : start + BATCH]}
             job_id = items[start].job_id
             known = await self.connection.execute(
-                select(FrontierRow.url_hash).where(
-                    FrontierRow.job_id == job_id, FrontierRow.url_hash.in_(list(batch))
-                )
+                select(FrontierRow.url_hash).where(FrontierRow.job_id == job_id, FrontierRow.url_hash.in_(list(batch)))
             )
             for (url_hash,) in known:
                 batch.pop(url_hash, None)

@@ -75,9 +75,7 @@ class Jobs(Repository[Job]):
         jobs = [self._item(row) for row in rows]
         if not jobs:
             return []
-        await self.connection.execute(
-            _CLAIM, {"ids": [job.id for job in jobs], "claimed_by": worker_id, "now": now}
-        )
+        await self.connection.execute(_CLAIM, {"ids": [job.id for job in jobs], "claimed_by": worker_id, "now": now})
         return [
             replace(
                 job,

@@ -81,9 +81,7 @@ class Repository(Generic[M]):
 
     async def add_many(self, items: Sequence[M]) -> None:
         for start in range(0, len(items), BATCH):
-            await self.connection.execute(
-                self._insert, [self._values(item) for item in items[start : start + BATCH]]
-            )
+            await self.connection.execute(self._insert, [self._values(item) for item in items[start : start + BATCH]])
 
     async def get(self, tenant_id: str, identifier: str) -> M:
         """The item, or NotFound; another tenant's item is not found either."""
@@ -114,9 +112,7 @@ class Repository(Generic[M]):
 
     async def update(self, tenant_id: str, identifier: str, **changes: Any) -> M:
         try:
-            await self.connection.execute(
-                update(self.row).where(self._is(tenant_id, identifier)).values(**changes)
-            )
+            await self.connection.execute(update(self.row).where(self._is(tenant_id, identifier)).values(**changes))
         except IntegrityError as error:
             raise Conflict(f"A {self.noun} with this name or key already exists.") from error
         return await self.get(tenant_id, identifier)

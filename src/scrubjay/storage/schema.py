@@ -38,8 +38,7 @@ async def require_current(database: Database, *, auto_migrate: bool) -> None:
         )
     if not auto_migrate:
         raise StartupError(
-            f"The database has schema {current or 'none'} and this version needs {known[-1]}; "
-            "run: scrubjay migrate."
+            f"The database has schema {current or 'none'} and this version needs {known[-1]}; run: scrubjay migrate."
         )
     await upgrade(database)
 

@@ -27,9 +27,7 @@ class SignIns(Repository[SignIn]):
     key = "token_hash"
 
     async def find_valid(self, token_hash: str, kind: str, now: datetime) -> SignIn | None:
-        return await self.find(
-            SignInRow.token_hash == token_hash, SignInRow.kind == kind, SignInRow.expires_at > now
-        )
+        return await self.find(SignInRow.token_hash == token_hash, SignInRow.kind == kind, SignInRow.expires_at > now)
 
     async def consume(self, token_hash: str) -> bool:
         """Remove it; true for exactly one caller."""

@@ -24,3 +24,6 @@ class Tenants(Repository[Tenant]):
 
     async def find_by_id(self, tenant_id: str) -> Tenant | None:
         return await self.find(TenantRow.id == tenant_id)
+
+    async def find_by_name(self, name: str) -> Tenant | None:
+        return await self.find(TenantRow.name == name)

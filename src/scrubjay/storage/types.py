@@ -124,15 +124,11 @@ def short_text(length: int) -> TypeEngine[str]:
     return String(length).with_variant(mssql.NVARCHAR(length), "mssql")
 
 
-LONG_TEXT: TypeEngine[str] = (
-    Text().with_variant(mysql.LONGTEXT(), "mysql").with_variant(mssql.NVARCHAR(None), "mssql")
-)
+LONG_TEXT: TypeEngine[str] = Text().with_variant(mysql.LONGTEXT(), "mysql").with_variant(mssql.NVARCHAR(None), "mssql")
 BYTES: TypeEngine[bytes] = LargeBinary().with_variant(mysql.LONGBLOB(), "mysql")
 BIG: TypeEngine[int] = BigInteger().with_variant(Integer(), "sqlite")
 # none_as_null: an absent value is SQL NULL, so that `IS NULL` means the same everywhere.
-JSON_VALUE: TypeEngine[Any] = JSON(none_as_null=True).with_variant(
-    postgresql.JSONB(none_as_null=True), "postgresql"
-)
+JSON_VALUE: TypeEngine[Any] = JSON(none_as_null=True).with_variant(postgresql.JSONB(none_as_null=True), "postgresql")
 
 Id = Annotated[str, mapped_column(String(32))]
 Hash = Annotated[str, mapped_column(String(64))]

@@ -453,9 +453,7 @@ def upgrade() -> None:
         sa.Column("last_seen_at", types.UtcDateTime(), nullable=False),
         sa.Column("last_changed_at", types.UtcDateTime(), nullable=True),
         sa.Column("last_operation_id", sa.String(32), nullable=True),
-        sa.ForeignKeyConstraint(
-            ["plan_id"], ["crawl_plans.id"], name=op.f("fk_ledger_plan_id"), ondelete="CASCADE"
-        ),
+        sa.ForeignKeyConstraint(["plan_id"], ["crawl_plans.id"], name=op.f("fk_ledger_plan_id"), ondelete="CASCADE"),
         sa.ForeignKeyConstraint(["tenant_id"], ["tenants.id"], name=op.f("fk_ledger_tenant_id")),
         sa.PrimaryKeyConstraint("plan_id", "key_hash", name=op.f("pk_ledger")),
         mysql_charset="utf8mb4",
@@ -514,9 +512,7 @@ def upgrade() -> None:
         sa.Column("last_polled_at", types.UtcDateTime(), nullable=True),
         sa.Column("next_poll_at", types.UtcDateTime(), nullable=False),
         sa.Column("created_at", types.UtcDateTime(), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["plan_id"], ["crawl_plans.id"], name=op.f("fk_watches_plan_id"), ondelete="SET NULL"
-        ),
+        sa.ForeignKeyConstraint(["plan_id"], ["crawl_plans.id"], name=op.f("fk_watches_plan_id"), ondelete="SET NULL"),
         sa.ForeignKeyConstraint(["tenant_id"], ["tenants.id"], name=op.f("fk_watches_tenant_id")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_watches")),
         sa.UniqueConstraint("tenant_id", "name", name="uq_watches_name"),
@@ -546,9 +542,7 @@ def upgrade() -> None:
         sa.Column("failures", sa.Integer(), nullable=False),
         sa.Column("circuit_opened_at", types.UtcDateTime(), nullable=True),
         sa.Column("created_at", types.UtcDateTime(), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["plan_id"], ["crawl_plans.id"], name=op.f("fk_webhooks_plan_id"), ondelete="CASCADE"
-        ),
+        sa.ForeignKeyConstraint(["plan_id"], ["crawl_plans.id"], name=op.f("fk_webhooks_plan_id"), ondelete="CASCADE"),
         sa.ForeignKeyConstraint(["tenant_id"], ["tenants.id"], name=op.f("fk_webhooks_tenant_id")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_webhooks")),
         mysql_charset="utf8mb4",
@@ -643,9 +637,7 @@ def upgrade() -> None:
         mysql_charset="utf8mb4",
         mysql_collate="utf8mb4_bin",
     )
-    op.create_index(
-        "ix_document_versions_created_at", "document_versions", ["tenant_id", "created_at"], unique=False
-    )
+    op.create_index("ix_document_versions_created_at", "document_versions", ["tenant_id", "created_at"], unique=False)
     op.create_table(
         "watch_items",
         sa.Column("watch_id", sa.String(32), nullable=False),
@@ -661,9 +653,7 @@ def upgrade() -> None:
         sa.Column("published_at", types.UtcDateTime(), nullable=True),
         sa.Column("seen_at", types.UtcDateTime(), nullable=False),
         sa.ForeignKeyConstraint(["tenant_id"], ["tenants.id"], name=op.f("fk_watch_items_tenant_id")),
-        sa.ForeignKeyConstraint(
-            ["watch_id"], ["watches.id"], name=op.f("fk_watch_items_watch_id"), ondelete="CASCADE"
-        ),
+        sa.ForeignKeyConstraint(["watch_id"], ["watches.id"], name=op.f("fk_watch_items_watch_id"), ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("watch_id", "key_hash", name=op.f("pk_watch_items")),
         mysql_charset="utf8mb4",
         mysql_collate="utf8mb4_bin",
@@ -704,7 +694,5 @@ def upgrade() -> None:
         postgresql_where=sa.text("status = 'pending'"),
         mssql_where=sa.text("status = 'pending'"),
     )
-    op.create_index(
-        "ix_webhook_deliveries_webhook", "webhook_deliveries", ["webhook_id", "created_at"], unique=False
-    )
+    op.create_index("ix_webhook_deliveries_webhook", "webhook_deliveries", ["webhook_id", "created_at"], unique=False)
     # ### end Alembic commands ###

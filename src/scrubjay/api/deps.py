@@ -1,0 +1,64 @@
+"""What routes depend on: the running Scrubjay, and who is asking. Every door asks through `principal`."""
+
+import re
+from collections.abc import Callable
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import Depends, Path, Request, Response
+
+from scrubjay.bootstrap import Scrubjay
+from scrubjay.errors import NotFound, Unauthenticated
+from scrubjay.model.ids import ID_LENGTH, id_from_uuid
+from scrubjay.model.tenant import Principal
+
+SESSION_COOKIE = "scrubjay_session"
+_SAFE_METHODS = {"GET", "HEAD"}
+_ID = re.compile(rf"(?=.{{{ID_LENGTH}}}$)[a-z]+_[0-9a-v]+")
+
+
+def scrubjay(request: Request) -> Scrubjay:
+    app: Scrubjay = request.app.state.scrubjay
+    return app
+
+
+async def principal(request: Request, response: Response, jay: Annotated[Scrubjay, Depends(scrubjay)]) -> Principal:
+    """Who is asking: a key in `Authorization: Bearer` or `X-Api-Key`, or a browser's session for looking."""
+    key = _key_of(request)
+    session = request.cookies.get(SESSION_COOKIE)
+    if key is None and session and request.method in _SAFE_METHODS:
+        return await jay.access.authenticate_session(session)
+    who, allowance = await jay.access.authenticate(key)
+    if allowance is not None:
+        response.headers["X-RateLimit-Remaining"] = str(allowance.remaining)
+        response.headers["X-RateLimit-Reset"] = str(allowance.reset_seconds)
+    return who
+
+
+def _key_of(request: Request) -> str | None:
+    """The one key of a request; two different ones are an error, so that no check sees another than the next."""
+    scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
+    if bearer and scheme.lower() != "bearer":
+        raise Unauthenticated("Use 'Authorization: Bearer <key>' or 'X-Api-Key: <key>'.")
+    candidates = {value.strip() for value in (bearer, request.headers.get("x-api-key", "")) if value.strip()}
+    if len(candidates) > 1:
+        raise Unauthenticated("The request carries two different keys; send one.")
+    return candidates.pop() if candidates else None
+
+
+def identifier(prefix: str, noun: str, name: str) -> Callable[[str], str]:
+    """A path parameter that is an id of ours, in either spelling: `job_…` or the UUID inside it."""
+
+    def _parse(value: Annotated[str, Path(alias=name)]) -> str:
+        if _ID.fullmatch(value) and value.startswith(prefix + "_"):
+            return value
+        try:
+            return id_from_uuid(prefix, UUID(value))
+        except ValueError:
+            raise NotFound(f"{noun.capitalize()} '{value[:64]}' not found.") from None
+
+    return _parse
+
+
+Who = Annotated[Principal, Depends(principal)]
+Jay = Annotated[Scrubjay, Depends(scrubjay)]

@@ -1,0 +1,122 @@
+"""Routes of `/api/v1`: health, API keys and jobs."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Response
+from starlette.responses import JSONResponse
+
+from scrubjay.api.deps import Jay, Who, identifier
+from scrubjay.api.rag.schemas import (
+    ChangeKeyRequest,
+    CreatedKeyResponse,
+    CreateKeyRequest,
+    EventResponse,
+    HealthResponse,
+    JobResponse,
+    KeyResponse,
+    ListResponse,
+    ReadyResponse,
+    event_response,
+    job_response,
+    key_response,
+    list_response,
+)
+from scrubjay.model.job import JobRequest, JobState
+
+router = APIRouter(prefix="/api/v1")
+
+Limit = Annotated[int, Query(ge=1, le=1000)]
+Offset = Annotated[int, Query(ge=0, le=2**31 - 1)]
+JobId = Annotated[str, Depends(identifier("job", "job", "job_id"))]
+KeyId = Annotated[str, Depends(identifier("cred", "API key", "key_id"))]
+
+
+@router.get("/health", tags=["health"], response_model=HealthResponse)
+async def show_health() -> HealthResponse:
+    """Whether the process is up. Needs no key."""
+    return HealthResponse()
+
+
+@router.get("/health/ready", tags=["health"], response_model=ReadyResponse, responses={503: {"model": ReadyResponse}})
+async def show_readiness(jay: Jay) -> Response:
+    """Whether everything that requests need answers now. Needs no key."""
+    checks = await jay.health.ready()
+    is_ready = all(checks.values())
+    body = ReadyResponse(status="ready" if is_ready else "not_ready", checks=dict(checks))
+    return JSONResponse(body.model_dump(), status_code=200 if is_ready else 503)
+
+
+@router.post("/api-keys", tags=["keys"], status_code=201, response_model=CreatedKeyResponse)
+async def create_key(jay: Jay, who: Who, body: CreateKeyRequest) -> CreatedKeyResponse:
+    """Make a key. Its text is in this answer and nowhere else."""
+    record, text = await jay.access.create_key(who, **body.model_dump())
+    return CreatedKeyResponse(**key_response(record).model_dump(), key=text)
+
+
+@router.get("/api-keys", tags=["keys"], response_model=ListResponse[KeyResponse])
+async def list_keys(jay: Jay, who: Who, limit: Limit = 100, offset: Offset = 0) -> ListResponse[KeyResponse]:
+    return list_response(await jay.access.list_keys(who, limit=limit, offset=offset), key_response)
+
+
+@router.get("/api-keys/{key_id}", tags=["keys"], response_model=KeyResponse)
+async def get_key(jay: Jay, who: Who, key_id: KeyId) -> KeyResponse:
+    return key_response(await jay.access.get_key(who, key_id))
+
+
+@router.patch("/api-keys/{key_id}", tags=["keys"], response_model=KeyResponse)
+async def change_key(jay: Jay, who: Who, key_id: KeyId, body: ChangeKeyRequest) -> KeyResponse:
+    """Rename, rescope, limit, disable or enable a key."""
+    changes: dict[str, Any] = body.model_dump(exclude_none=True)
+    if not changes:
+        return key_response(await jay.access.get_key(who, key_id))
+    return key_response(await jay.access.change_key(who, key_id, **changes))
+
+
+@router.delete("/api-keys/{key_id}", tags=["keys"], status_code=204)
+async def delete_key(jay: Jay, who: Who, key_id: KeyId) -> None:
+    await jay.access.delete_key(who, key_id)
+
+
+@router.get("/jobs", tags=["jobs"], response_model=ListResponse[JobResponse])
+async def list_jobs(
+    jay: Jay,
+    who: Who,
+    status: JobState | None = None,
+    kind: Annotated[str | None, Query(max_length=64, pattern=r"^[\w.-]+$")] = None,
+    limit: Limit = 100,
+    offset: Offset = 0,
+) -> ListResponse[JobResponse]:
+    """Newest first."""
+    page = await jay.jobs.page(who, state=status, kind=kind, limit=limit, offset=offset)
+    return list_response(page, job_response)
+
+
+@router.get("/jobs/failed", tags=["jobs"], response_model=ListResponse[JobResponse])
+async def list_failed_jobs(jay: Jay, who: Who, limit: Limit = 100, offset: Offset = 0) -> ListResponse[JobResponse]:
+    page = await jay.jobs.page(who, state=JobState.FAILED, limit=limit, offset=offset)
+    return list_response(page, job_response)
+
+
+@router.get("/jobs/{job_id}", tags=["jobs"], response_model=JobResponse)
+async def get_job(jay: Jay, who: Who, job_id: JobId) -> JobResponse:
+    return job_response(await jay.jobs.get(who, job_id))
+
+
+@router.get("/jobs/{job_id}/events", tags=["jobs"], response_model=list[EventResponse])
+async def list_job_events(
+    jay: Jay, who: Who, job_id: JobId, after: Offset = 0, limit: Limit = 500
+) -> list[EventResponse]:
+    """The job's log after event number `after`."""
+    return [event_response(event) for event in await jay.jobs.events(who, job_id, after=after, limit=limit)]
+
+
+@router.post("/jobs/{job_id}/{request}", tags=["jobs"], response_model=JobResponse)
+async def steer_job(jay: Jay, who: Who, job_id: JobId, request: JobRequest) -> JobResponse:
+    """Pause, resume, cancel or retry a job."""
+    return job_response(await jay.jobs.make_request(who, job_id, request))
+
+
+@router.delete("/jobs/{job_id}", tags=["jobs"], status_code=204)
+async def delete_job(jay: Jay, who: Who, job_id: JobId) -> None:
+    """Delete a finished job and its log."""
+    await jay.jobs.delete(who, job_id)

@@ -1,0 +1,143 @@
+"""Wire shapes of `/api/v1`. Ids are UUIDs here; the same ids in our own spelling are accepted too."""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Annotated, Any, Generic, Literal, TypeVar
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, field_validator
+
+from scrubjay.model.ids import uuid_from_id
+from scrubjay.model.job import Job, JobEvent, JobState
+from scrubjay.model.page import Page
+from scrubjay.model.tenant import ApiKey, Scope
+
+T = TypeVar("T")
+S = TypeVar("S")
+
+
+class RequestModel(BaseModel):
+    model_config = ConfigDict(extra="forbid", str_strip_whitespace=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_nul(cls, value: Any) -> Any:
+        if isinstance(value, str) and "\x00" in value:
+            raise ValueError("must not contain NUL characters")
+        return value
+
+
+class ListResponse(BaseModel, Generic[T]):
+    items: Sequence[T]
+    total: int
+    limit: int
+    offset: int
+    has_more: bool
+
+
+def list_response(page: Page[S], translate: Callable[[S], T]) -> ListResponse[T]:
+    return ListResponse(
+        items=[translate(item) for item in page.items],
+        total=page.total,
+        limit=page.limit,
+        offset=page.offset,
+        has_more=page.has_more,
+    )
+
+
+class HealthResponse(BaseModel):
+    status: Literal["healthy"] = "healthy"
+
+
+class ReadyResponse(BaseModel):
+    status: Literal["ready", "not_ready"]
+    checks: dict[str, bool]
+
+
+RateLimit = Annotated[int, Field(ge=1, le=10_000, description="Requests per minute.")]
+KeyName = Annotated[str, Field(min_length=1, max_length=100)]
+Scopes = Annotated[list[Scope], Field(min_length=1, max_length=3)]
+
+
+class CreateKeyRequest(RequestModel):
+    name: KeyName
+    scopes: Scopes = Field(default_factory=lambda: [Scope.READ])
+    rate_limit_rpm: RateLimit = 60
+    expires_at: AwareDatetime | None = None
+
+
+class ChangeKeyRequest(RequestModel):
+    name: KeyName | None = None
+    scopes: Scopes | None = None
+    rate_limit_rpm: RateLimit | None = None
+    is_active: bool | None = None
+
+
+class KeyResponse(BaseModel):
+    id: str
+    name: str
+    scopes: list[Scope]
+    rate_limit_rpm: int
+    created_at: datetime
+    expires_at: datetime | None
+    is_active: bool
+
+
+class CreatedKeyResponse(KeyResponse):
+    key: str = Field(description="The key itself. It is shown this once.")
+
+
+def key_response(key: ApiKey) -> KeyResponse:
+    return KeyResponse(
+        id=str(uuid_from_id(key.id)),
+        name=key.name,
+        scopes=list(key.scopes),
+        rate_limit_rpm=key.rate_limit_rpm,
+        created_at=key.created_at,
+        expires_at=key.expires_at,
+        is_active=key.is_active,
+    )
+
+
+class JobResponse(BaseModel):
+    id: str
+    kind: str
+    status: JobState
+    requested: str | None = Field(description="What was asked of the running job and not yet obeyed.")
+    priority: str = Field(examples=["high", "normal", "low"])
+    progress: dict[str, Any]
+    result: dict[str, Any] | None
+    error: str | None
+    retry_count: int
+    max_retries: int
+    created_at: datetime
+    started_at: datetime | None
+    completed_at: datetime | None
+
+
+def job_response(job: Job) -> JobResponse:
+    return JobResponse(
+        id=str(uuid_from_id(job.id)),
+        kind=job.kind,
+        status=job.state,
+        requested=job.requested,
+        priority=job.priority.label,
+        progress=dict(job.progress),
+        result=None if job.result is None else dict(job.result),
+        error=job.error,
+        retry_count=job.retry_count,
+        max_retries=job.max_retries,
+        created_at=job.created_at,
+        started_at=job.started_at,
+        completed_at=job.finished_at,
+    )
+
+
+class EventResponse(BaseModel):
+    sequence: int
+    type: str
+    at: datetime
+    payload: dict[str, Any]
+
+
+def event_response(event: JobEvent) -> EventResponse:
+    return EventResponse(sequence=event.sequence, type=event.type, at=event.at, payload=dict(event.payload))

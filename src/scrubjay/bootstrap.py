@@ -1,0 +1,68 @@
+"""The only place where objects are built from settings. Doors get a finished `Scrubjay`."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+
+from scrubjay.jobs.kinds import JobKinds
+from scrubjay.jobs.signals import JobSignals
+from scrubjay.services.access import Access
+from scrubjay.services.diagnostics import STEPS
+from scrubjay.services.health import Health
+from scrubjay.services.jobs import JobService
+from scrubjay.settings import Settings
+from scrubjay.storage.blobs import BlobStore, open_blob_store
+from scrubjay.storage.cache import Cache, open_cache
+from scrubjay.storage.database import Database, connect_or_explain, open_database
+from scrubjay.storage.home import own_home, prepare_home
+from scrubjay.storage.schema import require_current
+from scrubjay.storage.secrets import SecretBox, open_secret_box
+
+
+@dataclass(frozen=True, slots=True)
+class Scrubjay:
+    settings: Settings
+    database: Database
+    blobs: BlobStore
+    cache: Cache
+    secrets: SecretBox
+    access: Access
+    health: Health
+    jobs: JobService
+
+
+@asynccontextmanager
+async def open_scrubjay(settings: Settings, *, working: bool = False) -> AsyncIterator[Scrubjay]:
+    """Everything, ready to use. With `working`, this process also runs jobs until the context ends."""
+    prepare_home(settings.home)
+    async with AsyncExitStack() as stack:
+        alone = working and settings.is_embedded
+        if alone:
+            stack.enter_context(own_home(settings.home))
+        secrets = open_secret_box(settings)
+        database = open_database(settings)
+        stack.push_async_callback(database.close)
+        await connect_or_explain(database)
+        await require_current(database, auto_migrate=settings.auto_migrate)
+        blobs = open_blob_store(settings)
+        cache = open_cache(settings)
+        stack.push_async_callback(cache.close)
+        signals = JobSignals(cache)
+        kinds = JobKinds(STEPS)
+        if working:
+            # Imported here because DBOS alone takes half a second to import, and only workers need it.
+            from scrubjay.jobs.engine import JobEngine
+
+            engine = JobEngine(settings, database, signals, kinds, alone=alone)
+            await engine.start()
+            stack.push_async_callback(engine.stop)
+        yield Scrubjay(
+            settings=settings,
+            database=database,
+            blobs=blobs,
+            cache=cache,
+            secrets=secrets,
+            access=Access(database, cache),
+            health=Health(settings, database, blobs, cache),
+            jobs=JobService(database, signals, kinds),
+        )

@@ -1,0 +1,5 @@
+"""`python -m scrubjay.cli` is `scrubjay`."""
+
+from scrubjay.cli import main
+
+main()

@@ -1,0 +1,38 @@
+"""All commands, mounted on one Typer application."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from scrubjay.cli import context, doctor, jobs, keys, migrate, serve, version, worker
+
+app = typer.Typer(
+    name="scrubjay",
+    help="Crawls what keeps changing, remembers exactly what changed, and answers searches over it.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.callback()
+def choose_home(
+    home: Annotated[
+        Path | None,
+        typer.Option(
+            help="The data folder. Default: SCRUBJAY_HOME, then scrubjay.toml, then ./.scrubjay", show_default=False
+        ),
+    ] = None,
+) -> None:
+    context.home = home
+
+
+app.command("serve")(serve.serve)
+app.command("worker")(worker.work)
+app.add_typer(keys.app, name="keys")
+app.add_typer(jobs.app, name="jobs")
+app.command("migrate")(migrate.migrate)
+app.command("doctor")(doctor.examine)
+app.command("version")(version.show_version)

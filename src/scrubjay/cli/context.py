@@ -1,0 +1,55 @@
+"""What commands share: the settings, a console, and an open Scrubjay as the admin of the data folder."""
+
+import json
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from rich.console import Console
+from rich.table import Column
+
+from scrubjay.model.ids import ID_LENGTH
+from scrubjay.settings import Settings, load_settings
+from scrubjay.telemetry import configure_logging
+
+if TYPE_CHECKING:
+    from scrubjay.bootstrap import Scrubjay
+    from scrubjay.model.tenant import Principal
+
+T = TypeVar("T")
+
+home: Path | None = None
+console = Console()
+
+
+def settings(**overrides: Any) -> Settings:
+    loaded = load_settings(home=home, **overrides)
+    configure_logging(loaded.log_level, loaded.log_format)
+    return loaded
+
+
+def run(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    import uvloop
+
+    return uvloop.run(main())
+
+
+@asynccontextmanager
+async def admin() -> "AsyncIterator[tuple[Scrubjay, Principal]]":
+    """Scrubjay, and who the command line is: the admin key of the data folder."""
+    from scrubjay.bootstrap import open_scrubjay
+
+    quiet = load_settings(home=home)
+    configure_logging("warning" if quiet.log_level == "info" else quiet.log_level, quiet.log_format)
+    async with open_scrubjay(quiet) as jay:
+        yield jay, await jay.access.open_as_admin(quiet.home)
+
+
+def id_column() -> Column:
+    """Ids are for copying: they are never cut off, however narrow the terminal is."""
+    return Column("id", no_wrap=True, min_width=ID_LENGTH)
+
+
+def print_json(value: Any) -> None:
+    console.print_json(json.dumps(value, default=str))

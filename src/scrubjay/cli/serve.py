@@ -1,0 +1,79 @@
+"""`scrubjay serve`."""
+
+import asyncio
+import signal
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from scrubjay.cli.context import console, run, settings
+from scrubjay.errors import StartupError
+from scrubjay.settings import Settings
+
+if TYPE_CHECKING:
+    import uvicorn
+
+EVERYWHERE = ("0.0.0.0", "::", "")
+
+
+def serve(
+    host: Annotated[str | None, typer.Option(help="Address to bind to. Default: 127.0.0.1", show_default=False)] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(min=0, max=65535, help="Port; 0 picks a free one. Default: 8642", show_default=False),
+    ] = None,
+    work: Annotated[bool, typer.Option("--work/--no-work", help="Run jobs in this process too.")] = True,
+) -> None:
+    """Serve the API, and run jobs.
+
+    Prints a one-time link that signs a browser in. Stop with Ctrl-C: running jobs are handed back at their next
+    checkpoint and go on from there next time.
+    """
+    chosen = settings(api_host=host, api_port=port)
+    run(lambda: _serve(chosen, work))
+
+
+async def _serve(chosen: Settings, work: bool) -> None:
+    import uvicorn
+
+    from scrubjay.api.app import app_around
+    from scrubjay.bootstrap import open_scrubjay
+
+    async with open_scrubjay(chosen, working=work) as jay:
+        admin = await jay.access.open_as_admin(chosen.home)
+        token = await jay.access.create_sign_in_link(admin)
+        config = uvicorn.Config(
+            app_around(jay),
+            host=chosen.api_host,
+            port=chosen.api_port,
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=int(chosen.shutdown_grace_seconds),
+        )
+        await _run_server(uvicorn.Server(config), chosen, token)
+
+
+async def _run_server(server: "uvicorn.Server", chosen: Settings, token: str) -> None:
+    # Uvicorn raises the signal that stopped it once more when it is done; jobs still have to be handed back then.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: None)
+    announcing = asyncio.create_task(_announce(server, chosen.api_host, token))
+    try:
+        await server.serve()
+    except SystemExit as error:
+        raise StartupError(
+            f"Cannot serve on {chosen.api_host}:{chosen.api_port}; another program may use that port. Try --port."
+        ) from error
+    finally:
+        announcing.cancel()
+
+
+async def _announce(server: "uvicorn.Server", host: str, token: str) -> None:
+    while not server.started:  # noqa: ASYNC110 - uvicorn offers nothing to wait for
+        await asyncio.sleep(0.01)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    shown = "127.0.0.1" if host in EVERYWHERE else host
+    base = f"http://{f'[{shown}]' if ':' in shown else shown}:{port}"
+    console.print(f"Scrubjay is serving on {base}", soft_wrap=True, highlight=False)
+    console.print(f"Sign in (works once, for 15 minutes): {base}/signin?token={token}", soft_wrap=True, highlight=False)

@@ -1,0 +1,1 @@
+"""Every verb once: permission, transaction, event. Doors call only this room."""

@@ -1,0 +1,46 @@
+"""The data folder: made private at first start, and owned by one process at a time where SQLite is used."""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from scrubjay.errors import HomeInUse, HomeUnusable
+
+LOCK_FILE = "lock"
+
+
+def prepare_home(home: Path) -> None:
+    """Make the folder, readable by its owner only, and see that it can be written."""
+    try:
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise HomeUnusable(f"The data folder {home} cannot be made ({error.strerror}); set SCRUBJAY_HOME.") from error
+    if not home.is_dir():
+        raise HomeUnusable(f"The data folder {home} is not a folder; set SCRUBJAY_HOME.")
+    if not os.access(home, os.R_OK | os.W_OK | os.X_OK):
+        raise HomeUnusable(
+            f"The data folder {home} cannot be read and written by this user; change its owner or set SCRUBJAY_HOME."
+        )
+
+
+@contextmanager
+def own_home(home: Path) -> Iterator[None]:
+    """Hold the folder's lock; it ends with the process, however the process ends."""
+    path = home / LOCK_FILE
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            owner = os.read(descriptor, 64).decode(errors="replace").strip() or "unknown"
+            raise HomeInUse(
+                f"Another Scrubjay (pid {owner}) already uses the data folder {home}; "
+                "stop it, or give this one another folder with --home."
+            ) from None
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        yield
+    finally:
+        os.close(descriptor)
