@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
+from scrubjay.errors import DatabaseUnreachable, Unavailable
 from scrubjay.jobs.kinds import JobKinds
 from scrubjay.jobs.signals import JobSignals
 from scrubjay.services.access import Access
@@ -17,6 +18,8 @@ from scrubjay.storage.database import Database, connect_or_explain, open_databas
 from scrubjay.storage.home import own_home, prepare_home
 from scrubjay.storage.schema import require_current
 from scrubjay.storage.secrets import SecretBox, open_secret_box
+
+UNKNOWN_DATABASE = "3D000"  # PostgreSQL's code for it
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,7 @@ async def open_scrubjay(settings: Settings, *, working: bool = False) -> AsyncIt
             # Imported here because DBOS alone takes half a second to import, and only workers need it.
             from scrubjay.jobs.engine import JobEngine
 
+            await _reach_jobs_database(settings)
             engine = JobEngine(settings, database, signals, kinds, alone=alone)
             await engine.start()
             stack.push_async_callback(engine.stop)
@@ -66,3 +70,22 @@ async def open_scrubjay(settings: Settings, *, working: bool = False) -> AsyncIt
             health=Health(settings, database, blobs, cache),
             jobs=JobService(database, signals, kinds),
         )
+
+
+async def _reach_jobs_database(settings: Settings) -> None:
+    """DBOS answers a database that it cannot use with pages of traceback; ask first, and say it in a sentence."""
+    url = settings.resolved_jobs_database_url
+    if url == settings.resolved_database_url or not url.startswith(("sqlite", "postgres")):
+        return
+    database = open_database(settings.model_copy(update={"database_url": url}))
+    try:
+        await database.check()
+    except Unavailable as error:
+        if getattr(getattr(error.__cause__, "orig", error.__cause__), "sqlstate", None) == UNKNOWN_DATABASE:
+            return  # DBOS makes its database
+        raise DatabaseUnreachable(
+            f"The jobs database {database.engine.url.render_as_string(hide_password=True)} cannot be used: "
+            f"{error.message} Check SCRUBJAY_JOBS_DATABASE_URL and that the server is running."
+        ) from error
+    finally:
+        await database.close()

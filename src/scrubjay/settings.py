@@ -86,6 +86,23 @@ class Settings(BaseSettings):
             return tuple(part.strip() for part in value.split(",") if part.strip())
         return value
 
+    @field_validator("database_url", "jobs_database_url")
+    @classmethod
+    def _check_database_url(cls, value: str | None) -> str | None:
+        if value is None:
+            return None
+        # Imported here because SQLAlchemy takes a moment to import, and `scrubjay --help` does not need it.
+        from sqlalchemy import make_url
+        from sqlalchemy.exc import ArgumentError
+
+        try:
+            host = make_url(value).host
+        except (ArgumentError, ValueError):
+            raise ValueError("it should look like postgresql://user:password@host:5432/database") from None
+        if host is not None and "@" in host:
+            raise ValueError("an @ in the user name or password must be written as %40")
+        return value
+
     @property
     def resolved_database_url(self) -> str:
         return self.database_url or f"sqlite:///{self.home / 'scrubjay.db'}"
@@ -127,12 +144,15 @@ def load_settings(**overrides: Any) -> Settings:
         raise ConfigurationError(_describe(error)) from error
     except tomllib.TOMLDecodeError as error:
         raise ConfigurationError(f"{CONFIG_FILE} is not valid TOML: {error}.") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{CONFIG_FILE} cannot be read as UTF-8 text: {error}.") from error
     return settings.model_copy(update={"home": settings.home.expanduser().absolute()})
 
 
 def _describe(error: ValidationError) -> str:
     first = error.errors()[0]
-    name = ".".join(str(part) for part in first["loc"]) or "settings"
+    # The setting itself; what follows in `loc` are Pydantic's names for the parts of its type.
+    name = str(first["loc"][0]) if first["loc"] else "settings"
     if first["type"] == "extra_forbidden":
         return f"{CONFIG_FILE} has an unknown setting '{name}'; docs/settings.md lists the known ones."
-    return f"The setting '{name}' (SCRUBJAY_{name.upper()}) is not valid: {first['msg']}."
+    return f"The setting '{name}' (SCRUBJAY_{name.upper()}) is not valid: {first['msg'].removeprefix('Value error, ')}."

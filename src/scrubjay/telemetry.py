@@ -43,7 +43,8 @@ SECRET_NAMES = re.compile(
     re.IGNORECASE,
 )
 _KEY_TEXT = re.compile(r"\bsj_[A-Za-z0-9]{4,}_[A-Za-z0-9_-]{8,}")
-_URL_USERINFO = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*://)[^/\s:@]*:[^/\s@]+@", re.IGNORECASE)
+# Up to the last @ before the path: a password with an @ in it must not be shown by half.
+_URL_USERINFO = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*://)[^/\s]+@", re.IGNORECASE)
 _BEARER = re.compile(r"\b(Bearer|Basic)\s+[A-Za-z0-9._~+/=-]{8,}", re.IGNORECASE)
 REDACTED = "[redacted]"
 
@@ -59,9 +60,12 @@ def redact(value: Any) -> Any:
             key: REDACTED if isinstance(key, str) and SECRET_NAMES.search(key) and item else redact(item)
             for key, item in value.items()
         }
-    if isinstance(value, list | tuple):
+    if isinstance(value, list | tuple | set | frozenset):
         return [redact(item) for item in value]
-    return value
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    # Whatever else it is (an exception, bytes, an object), its text is what would be written.
+    return redact(repr(value))
 
 
 def _add_context(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
@@ -102,9 +106,11 @@ def configure_logging(level: str = "info", log_format: str = "auto") -> None:
         if human
         else structlog.processors.JSONRenderer()
     )
-    finish: list[Any] = [structlog.stdlib.ProcessorFormatter.remove_processors_meta]
-    if not human:
-        finish.append(structlog.processors.format_exc_info)
+    # Tracebacks become text before secrets are blanked: the message of an exception may hold one.
+    finish: list[Any] = [
+        structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+        structlog.processors.format_exc_info,
+    ]
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=[*finish, _redact_event, renderer])

@@ -15,6 +15,7 @@ from scrubjay.api.rag import routes as rag
 from scrubjay.bootstrap import Scrubjay, open_scrubjay
 from scrubjay.errors import ScrubjayError
 from scrubjay.settings import Settings
+from scrubjay.telemetry import configure_logging
 
 DOORS = (root.router, rag.router)
 
@@ -24,6 +25,7 @@ def create_app(settings: Settings, *, working: bool = True) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        configure_logging(settings.log_level, settings.log_format)
         async with open_scrubjay(settings, working=working) as jay:
             await jay.access.open_as_admin(settings.home)
             app.state.scrubjay = jay

@@ -5,7 +5,8 @@ from collections.abc import Callable
 from typing import Annotated
 from uuid import UUID
 
-from fastapi import Depends, Path, Request, Response
+from fastapi import Depends, Path, Request, Response, Security
+from fastapi.security import APIKeyHeader, HTTPBearer
 
 from scrubjay.bootstrap import Scrubjay
 from scrubjay.errors import NotFound, Unauthenticated
@@ -17,12 +18,22 @@ _SAFE_METHODS = {"GET", "HEAD"}
 _ID = re.compile(rf"(?=.{{{ID_LENGTH}}}$)[a-z]+_[0-9a-v]+")
 
 
+# These two only put the ways to send a key into the OpenAPI document; `_key_of` does the reading.
+_WAYS = (HTTPBearer(auto_error=False, scheme_name="Bearer"), APIKeyHeader(name="X-Api-Key", auto_error=False))
+
+
 def scrubjay(request: Request) -> Scrubjay:
     app: Scrubjay = request.app.state.scrubjay
     return app
 
 
-async def principal(request: Request, response: Response, jay: Annotated[Scrubjay, Depends(scrubjay)]) -> Principal:
+async def principal(
+    request: Request,
+    response: Response,
+    jay: Annotated[Scrubjay, Depends(scrubjay)],
+    _bearer: Annotated[object, Security(_WAYS[0])],
+    _header: Annotated[object, Security(_WAYS[1])],
+) -> Principal:
     """Who is asking: a key in `Authorization: Bearer` or `X-Api-Key`, or a browser's session for looking."""
     key = _key_of(request)
     session = request.cookies.get(SESSION_COOKIE)
@@ -37,10 +48,13 @@ async def principal(request: Request, response: Response, jay: Annotated[Scrubja
 
 def _key_of(request: Request) -> str | None:
     """The one key of a request; two different ones are an error, so that no check sees another than the next."""
-    scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
-    if bearer and scheme.lower() != "bearer":
-        raise Unauthenticated("Use 'Authorization: Bearer <key>' or 'X-Api-Key: <key>'.")
-    candidates = {value.strip() for value in (bearer, request.headers.get("x-api-key", "")) if value.strip()}
+    given = request.headers.getlist("x-api-key")
+    for header in request.headers.getlist("authorization"):
+        scheme, _, bearer = header.partition(" ")
+        if bearer and scheme.lower() != "bearer":
+            raise Unauthenticated("Use 'Authorization: Bearer <key>' or 'X-Api-Key: <key>'.")
+        given.append(bearer)
+    candidates = {value.strip() for value in given if value.strip()}
     if len(candidates) > 1:
         raise Unauthenticated("The request carries two different keys; send one.")
     return candidates.pop() if candidates else None

@@ -12,6 +12,7 @@ from scrubjay.telemetry import get_logger, http_request_seconds, http_requests_t
 
 log = get_logger(__name__)
 
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _ACCEPTABLE_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 SECURITY_HEADERS = (
     (b"x-content-type-options", b"nosniff"),
@@ -56,7 +57,8 @@ class RequestMiddleware:
         route: Any = scope.get("route")
         # The route's pattern, never the path: ids in labels would make the metrics grow without bound.
         pattern = getattr(route, "path", "unmatched")
-        http_requests_total.labels(method=scope["method"], route=pattern, status=str(status)).inc()
+        method = scope["method"] if scope["method"] in METHODS else "other"
+        http_requests_total.labels(method=method, route=pattern, status=str(status)).inc()
         http_request_seconds.labels(route=pattern).observe(seconds)
         log.debug("request", method=scope["method"], path=scope["path"], status=status, ms=round(seconds * 1000, 1))
 

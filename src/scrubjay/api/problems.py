@@ -76,13 +76,16 @@ def problem_of(error: Exception) -> Problem:
 
 def _invalid(error: RequestValidationError) -> Problem:
     """Name the field: clients get what is wrong where, without their input played back."""
-    fields = [
-        {"field": ".".join(str(part) for part in item["loc"] if part not in ("body", "query", "path", "header"))
-            or str(item["loc"][0] if item["loc"] else "body"), "message": item["msg"]}
-        for item in error.errors()
-    ]  # fmt: skip
+    fields = [{"field": _field(item), "message": item["msg"]} for item in error.errors()]
     first = fields[0] if fields else {"field": "body", "message": "invalid"}
     return Problem(400, "VALIDATION_ERROR", f"{first['field']}: {first['message']}", {"fields": fields})
+
+
+def _field(item: Mapping[str, Any]) -> str:
+    place, *parts = item["loc"] or ("body",)
+    if not parts or item["type"] == "json_invalid":  # then the part is a position in the text
+        return str(place)
+    return ".".join(str(part) for part in parts)
 
 
 def _headers(error: ScrubjayError) -> Mapping[str, str] | None:

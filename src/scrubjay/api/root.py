@@ -14,7 +14,7 @@ from scrubjay.errors import Unauthenticated
 from scrubjay.model.clock import utc_now
 from scrubjay.telemetry import registry
 
-router = APIRouter()
+router = APIRouter(responses={"4XX": {"description": "The request is wrong or not allowed"}})
 
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>Scrubjay</title>
@@ -26,6 +26,7 @@ _SIGNED_OUT = (
 )
 
 
+@router.head("/", include_in_schema=False)
 @router.get("/", tags=["front door"], summary="What this is")
 async def show_product(request: Request, jay: Jay) -> Response:
     """Programs get JSON, browsers a page."""

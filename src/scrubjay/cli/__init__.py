@@ -1,8 +1,10 @@
 """The command line: one file per command. `scrubjay --help` lists them."""
 
 import sys
+from typing import NoReturn
 
-from scrubjay.errors import ScrubjayError
+from scrubjay.errors import InvalidRequest, ScrubjayError
+from scrubjay.telemetry import redact
 
 
 def main() -> None:
@@ -10,9 +12,24 @@ def main() -> None:
     from scrubjay.cli.app import app
 
     try:
+        _require_text(sys.argv)
         app()
     except ScrubjayError as error:
-        print(f"scrubjay: {error.message}", file=sys.stderr)  # noqa: T201 - this is the command line
-        sys.exit(1)
+        _fail(error.message)
     except KeyboardInterrupt:
         sys.exit(130)
+    except Exception as error:  # noqa: BLE001 - the last net: a traceback says nothing to whoever typed the command
+        reason = redact(" ".join(f"{type(error).__name__}: {error}".split()))
+        _fail(f"Something went wrong that should not ({reason[:300]}); please report it.")
+
+
+def _require_text(arguments: list[str]) -> None:
+    try:
+        "".join(arguments).encode()
+    except UnicodeEncodeError:
+        raise InvalidRequest("The arguments must be UTF-8 text.") from None
+
+
+def _fail(message: str) -> NoReturn:
+    print(f"scrubjay: {message}", file=sys.stderr)  # noqa: T201 - this is the command line
+    sys.exit(1)

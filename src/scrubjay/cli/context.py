@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich.console import Console
 from rich.table import Column
+from rich.text import Text
 
 from scrubjay.model.ids import ID_LENGTH
 from scrubjay.settings import Settings, load_settings
@@ -49,6 +50,13 @@ async def admin() -> "AsyncIterator[tuple[Scrubjay, Principal]]":
 def id_column() -> Column:
     """Ids are for copying: they are never cut off, however narrow the terminal is."""
     return Column("id", no_wrap=True, min_width=ID_LENGTH)
+
+
+def cell(text: str | None) -> Text:
+    """Text that others wrote, as it is: without markup, and without codes that steer a terminal."""
+    return Text(
+        "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text or "")
+    )
 
 
 def print_json(value: Any) -> None:

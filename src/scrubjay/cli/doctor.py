@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from scrubjay.cli.context import admin, console, print_json, run
+from scrubjay.cli.context import admin, cell, console, print_json, run
 from scrubjay.services.health import Finding
 
 
@@ -24,7 +24,7 @@ def examine(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")]
         table = Table("", "part", "found", "what to do")
         for finding in findings:
             mark = "[green]✓[/green]" if finding.is_well else "[red]✗[/red]"
-            table.add_row(mark, finding.name, finding.detail, finding.advice)
+            table.add_row(mark, finding.name, cell(finding.detail), cell(finding.advice))
         console.print(table)
     if not all(finding.is_well for finding in findings):
         raise typer.Exit(1)

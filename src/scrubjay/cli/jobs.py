@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from scrubjay.cli.context import admin, console, id_column, print_json, run
+from scrubjay.cli.context import admin, cell, console, id_column, print_json, run
 from scrubjay.errors import InvalidRequest
 from scrubjay.model.job import Job, JobEvent, JobPriority, JobRequest, JobState
 from scrubjay.model.page import Page
@@ -35,7 +35,7 @@ def _progress(job: Job) -> str:
 @app.command("ls")
 def list_jobs(
     state: Annotated[JobState | None, typer.Option(help="Only jobs in this state.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=1000)] = 50,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="At most so many jobs.")] = 50,
     as_json: Json = False,
 ) -> None:
     """List jobs, newest first."""
@@ -52,7 +52,12 @@ def list_jobs(
     for job in page.items:
         asked = f" ({job.requested} requested)" if job.requested else ""
         table.add_row(
-            job.id, job.kind, f"{job.state}{asked}", _progress(job), f"{job.created_at:%Y-%m-%d %H:%M:%S}", job.error
+            job.id,
+            cell(job.kind),
+            f"{job.state}{asked}",
+            cell(_progress(job)),
+            f"{job.created_at:%Y-%m-%d %H:%M:%S}",
+            cell(job.error),
         )
     console.print(table)
     if page.has_more:
@@ -134,7 +139,7 @@ def retry(job_id: JobId) -> None:
 def events(
     job_id: JobId,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more until the job has finished.")] = False,
-    after: Annotated[int, typer.Option(min=0, help="Start after this event number.")] = 0,
+    after: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Start after this event number.")] = 0,
     as_json: Json = False,
 ) -> None:
     """Print a job's event log, one event a line."""

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from scrubjay.cli.context import admin, console, id_column, print_json, run
+from scrubjay.cli.context import admin, cell, console, id_column, print_json, run
 from scrubjay.model.clock import utc_now
 from scrubjay.model.tenant import ApiKey, Scope
 
@@ -35,7 +35,7 @@ def create(
         typer.Option(help="read (the default), write or admin; may be given more than once.", show_default=False),
     ] = None,
     rate: Annotated[int, typer.Option(min=1, max=10_000, help="Requests per minute.")] = 60,
-    days: Annotated[int | None, typer.Option(min=1, help="Let the key expire after so many days.")] = None,
+    days: Annotated[int | None, typer.Option(min=1, max=36_500, help="Let the key expire after so many days.")] = None,
     tenant: Annotated[str | None, typer.Option(help="Make the key in this tenant, which is made if it is new.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -73,7 +73,7 @@ def list_keys(as_json: Json = False) -> None:
     for key in keys:
         expires = "never" if key.expires_at is None else f"{key.expires_at:%Y-%m-%d %H:%M} UTC"
         scopes, active = ", ".join(key.scopes), "yes" if key.is_active else "no"
-        table.add_row(key.id, key.name, scopes, str(key.rate_limit_rpm), expires, active)
+        table.add_row(key.id, cell(key.name), scopes, str(key.rate_limit_rpm), expires, active)
     console.print(table)
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import socket
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -39,40 +40,46 @@ async def _serve(chosen: Settings, work: bool) -> None:
     from scrubjay.api.app import app_around
     from scrubjay.bootstrap import open_scrubjay
 
+    sockets = _listen(chosen.api_host, chosen.api_port)
     async with open_scrubjay(chosen, working=work) as jay:
         admin = await jay.access.open_as_admin(chosen.home)
         token = await jay.access.create_sign_in_link(admin)
         config = uvicorn.Config(
             app_around(jay),
-            host=chosen.api_host,
-            port=chosen.api_port,
             log_config=None,
             access_log=False,
             server_header=False,
             timeout_graceful_shutdown=int(chosen.shutdown_grace_seconds),
         )
-        await _run_server(uvicorn.Server(config), chosen, token)
+        await _run_server(uvicorn.Server(config), sockets, chosen.api_host, token)
 
 
-async def _run_server(server: "uvicorn.Server", chosen: Settings, token: str) -> None:
+def _listen(host: str, port: int) -> list[socket.socket]:
+    """Before anything is opened, so that an address in use changes nothing."""
+    try:
+        found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        return [socket.create_server(address, family=family) for family, _, _, _, address in found]
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or "this is not a host name"
+        raise StartupError(
+            f"Cannot serve on {host}:{port} ({reason}); choose another address with --host or --port."
+        ) from error
+
+
+async def _run_server(server: "uvicorn.Server", sockets: list[socket.socket], host: str, token: str) -> None:
     # Uvicorn raises the signal that stopped it once more when it is done; jobs still have to be handed back then.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: None)
-    announcing = asyncio.create_task(_announce(server, chosen.api_host, token))
+    announcing = asyncio.create_task(_announce(server, host, sockets[0].getsockname()[1], token))
     try:
-        await server.serve()
-    except SystemExit as error:
-        raise StartupError(
-            f"Cannot serve on {chosen.api_host}:{chosen.api_port}; another program may use that port. Try --port."
-        ) from error
+        await server.serve(sockets)
     finally:
         announcing.cancel()
 
 
-async def _announce(server: "uvicorn.Server", host: str, token: str) -> None:
+async def _announce(server: "uvicorn.Server", host: str, port: int, token: str) -> None:
     while not server.started:  # noqa: ASYNC110 - uvicorn offers nothing to wait for
         await asyncio.sleep(0.01)
-    port = server.servers[0].sockets[0].getsockname()[1]
     shown = "127.0.0.1" if host in EVERYWHERE else host
     base = f"http://{f'[{shown}]' if ':' in shown else shown}:{port}"
     console.print(f"Scrubjay is serving on {base}", soft_wrap=True, highlight=False)

@@ -3,18 +3,29 @@
 import hashlib
 import hmac
 import secrets as random_secrets
+import unicodedata
 from collections.abc import Iterable
-from datetime import datetime, timedelta
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from scrubjay.errors import Conflict, Forbidden, InvalidRequest, RateLimited, Unauthenticated, Unavailable
+from scrubjay.errors import (
+    ConfigurationError,
+    Conflict,
+    Forbidden,
+    InvalidRequest,
+    RateLimited,
+    Unauthenticated,
+    Unavailable,
+)
 from scrubjay.model.clock import utc_now
 from scrubjay.model.page import Page
 from scrubjay.model.tenant import DEFAULT_TENANT_ID, ApiKey, Principal, Scope, SignIn, Tenant
 from scrubjay.storage.cache import Allowance, Cache
 from scrubjay.storage.cache_keys import API_RATE_PERIOD_SECONDS, api_rate
 from scrubjay.storage.database import Database
+from scrubjay.storage.home import ADMIN_KEY_FILE
 from scrubjay.storage.keys import ApiKeys
 from scrubjay.storage.secrets import read_private_file, write_private_file
 from scrubjay.storage.sign_ins import SignIns
@@ -23,7 +34,8 @@ from scrubjay.telemetry import get_logger
 
 log = get_logger(__name__)
 
-ADMIN_KEY_FILE = "admin.key"
+KEY_LENGTHS = range(32, 257)
+NAME_LENGTHS = range(1, 101)
 MAX_RATE_RPM = 10_000
 LINK_LIFETIME = timedelta(minutes=15)
 SESSION_LIFETIME = timedelta(hours=12)
@@ -45,7 +57,7 @@ class Access:
 
     async def authenticate(self, key: str | None) -> tuple[Principal, Allowance | None]:
         """The owner of a key, after counting the request against the key's limit."""
-        if not key or len(key) > 256:
+        if not key or len(key) not in KEY_LENGTHS:
             raise Unauthenticated
         digest = hash_key(key)
         async with self._database.reading() as connection:
@@ -89,8 +101,8 @@ class Access:
     ) -> tuple[ApiKey, str]:
         """A new key and its text, which is shown this once."""
         require(principal, Scope.ADMIN)
-        if expires_at is not None and expires_at <= utc_now():
-            raise InvalidRequest("expires_at must be in the future.", field="expires_at")
+        _check_name(name)
+        _check_expiry(expires_at)
         text = new_key_text()
         record = ApiKey(
             tenant_id=principal.tenant_id,
@@ -110,6 +122,7 @@ class Access:
         require(principal, Scope.ADMIN)
         if principal.tenant_id != DEFAULT_TENANT_ID:
             raise Forbidden("Only an admin of the default tenant may make tenants.")
+        _check_name(name)
         async with self._database.writing() as connection:
             tenant = await Tenants(connection).find_by_name(name)
             if tenant is None:
@@ -131,6 +144,8 @@ class Access:
         require(principal, Scope.ADMIN)
         if changes.get("is_active") is False and key_id == principal.key_id:
             raise Conflict("A key cannot disable itself; use another admin key.")
+        if "name" in changes:
+            _check_name(changes["name"])
         async with self._database.writing() as connection:
             await ApiKeys(connection).get(principal.tenant_id, key_id)
             changed = await ApiKeys(connection).update(principal.tenant_id, key_id, **changes)
@@ -175,12 +190,7 @@ class Access:
 
     async def open_as_admin(self, home: Path) -> Principal:
         """Who the command line is: the admin key in the data folder, made at first start."""
-        path = home / ADMIN_KEY_FILE
-        try:
-            text = read_private_file(path).strip()
-        except FileNotFoundError:
-            text = new_key_text()
-            write_private_file(path, text + "\n")
+        text = _read_or_make_admin_key(home / ADMIN_KEY_FILE)
         await self._ensure_default_tenant()
         async with self._database.writing() as connection:
             record = await ApiKeys(connection).find_by_hash(hash_key(text))
@@ -204,6 +214,36 @@ class Access:
                 await Tenants(connection).add(Tenant(id=DEFAULT_TENANT_ID, name="default"))
         except Conflict:
             log.debug("another process made the default tenant first")
+
+
+def _read_or_make_admin_key(path: Path) -> str:
+    if not path.exists():
+        # When another process made it first, its key is the key.
+        with suppress(FileExistsError):
+            write_private_file(path, new_key_text() + "\n")
+    text = read_private_file(path).strip()
+    if len(text) not in KEY_LENGTHS:
+        raise ConfigurationError(f"The key file {path} does not hold a key; delete it, and a new one is made.")
+    return text
+
+
+def _check_name(name: str) -> None:
+    """Names are shown in terminals and pages: text that a person can read, and nothing that steers either."""
+    if len(name) not in NAME_LENGTHS or not name.strip():
+        raise InvalidRequest(f"name must have 1 to {NAME_LENGTHS[-1]} characters.", field="name")
+    if any(unicodedata.category(character) in ("Cc", "Cs") for character in name):
+        raise InvalidRequest("name must not contain control characters.", field="name")
+
+
+def _check_expiry(expires_at: datetime | None) -> None:
+    if expires_at is None:
+        return
+    if expires_at <= utc_now():
+        raise InvalidRequest("expires_at must be in the future.", field="expires_at")
+    try:
+        expires_at.astimezone(UTC)
+    except OverflowError:
+        raise InvalidRequest("expires_at is too far away.", field="expires_at") from None
 
 
 def new_key_text() -> str:

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from sqlalchemy.exc import SQLAlchemyError
 
 from scrubjay.errors import ScrubjayError
-from scrubjay.services.access import ADMIN_KEY_FILE
 from scrubjay.settings import Settings
 from scrubjay.storage.blobs import BlobStore
 from scrubjay.storage.cache import Cache
 from scrubjay.storage.database import Database
+from scrubjay.storage.home import ADMIN_KEY_FILE
 from scrubjay.storage.schema import current_revision, known_revisions
 from scrubjay.storage.workers import Workers
 

@@ -4,19 +4,21 @@ The same statements run on SQLite (embedded default), PostgreSQL and MariaDB/MyS
 """
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import URL, Connection, event, make_url, text
-from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, DBAPIError, DisconnectionError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+from sqlalchemy.pool import ConnectionPoolEntry
 
 from scrubjay.errors import ConfigurationError, DatabaseUnreachable, Unavailable
 from scrubjay.settings import Settings
 from scrubjay.storage import sqlite
-from scrubjay.telemetry import redact
+from scrubjay.telemetry import get_logger, redact
 
 DRIVERS = {
     "sqlite": ("aiosqlite", None),
@@ -26,7 +28,11 @@ DRIVERS = {
     "mariadb": ("aiomysql", "mysql"),
     "mssql": ("aioodbc", "mssql"),
 }
+CHECKPOINT_SECONDS = 1.0
 CONNECT_TIMEOUT_SECONDS = 10
+PING_AFTER_SECONDS = 5.0
+
+log = get_logger(__name__)
 
 
 class Database:
@@ -35,27 +41,30 @@ class Database:
     def __init__(self, engine: AsyncEngine) -> None:
         self.engine = engine
         self.dialect = engine.dialect.name
-        # SQLite takes one writer at a time: queueing here is fair, does not spin on its busy handler, and lets
-        # all writers share one connection.
+        # SQLite takes one writer at a time: queueing here is fair, and lets all writers share one connection.
         self._writer_turn = asyncio.Lock()
         self._writer: AsyncConnection | None = None
+        self._checkpointer: asyncio.Task[None] | None = None
+        self._written = False
 
     @asynccontextmanager
-    async def writing(self) -> AsyncIterator[AsyncConnection]:
+    async def writing(self, *, long: bool = False) -> AsyncIterator[AsyncConnection]:
+        """A transaction that writes. `long` says that a statement may take more than a few milliseconds."""
         if self.dialect != "sqlite":
             async with self._connect() as connection, connection.begin():
                 yield connection
             return
         async with self._writer_turn:
-            if self._writer is None:
-                self._writer = await self._open()
-                await self._writer.execution_options(scrubjay_writing=True)
+            writer = self._writer or await self._open_writer()
+            driver = await _driver(writer)
+            driver.hop(long)
             try:
-                async with self._writer.begin():
-                    yield self._writer
+                async with writer.begin():
+                    yield writer
             except BaseException:
                 await self._close_writer()  # whatever broke, the next writer starts on a fresh connection
                 raise
+            self._written = True
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[AsyncConnection]:
@@ -77,19 +86,50 @@ class Database:
         except (OSError, SQLAlchemyError, TimeoutError) as error:
             raise Unavailable(f"The database does not answer: {_reason(error)}.") from error
 
+    async def _open_writer(self) -> AsyncConnection:
+        self._writer = await self._open()
+        await self._writer.execution_options(scrubjay_writing=True)
+        await (await _driver(self._writer)).become_writer()
+        if self._checkpointer is None:
+            self._checkpointer = asyncio.create_task(self._checkpoint_forever())
+        return self._writer
+
     async def _close_writer(self) -> None:
         writer, self._writer = self._writer, None
         if writer is not None:
+            await writer.invalidate()
             await writer.close()
+
+    async def _checkpoint_forever(self) -> None:
+        """Move what was written from the write-ahead log into the database, away from everybody's way."""
+        while True:
+            await asyncio.sleep(CHECKPOINT_SECONDS)
+            if self._written:
+                self._written = False
+                try:
+                    async with self._connect() as connection:
+                        await connection.exec_driver_sql("PRAGMA wal_checkpoint(PASSIVE)")
+                except (Unavailable, SQLAlchemyError) as error:
+                    log.warning("checkpoint failed; trying again", reason=str(error))
 
     async def check(self) -> None:
         async with self.reading() as connection:
             await connection.execute(text("SELECT 1"))
 
     async def close(self) -> None:
+        if self._checkpointer is not None:
+            self._checkpointer.cancel()
+            await asyncio.gather(self._checkpointer, return_exceptions=True)
         async with self._writer_turn:
             await self._close_writer()
         await self.engine.dispose()
+
+
+async def _driver(connection: AsyncConnection) -> sqlite.SqliteConnection:
+    driver = (await connection.get_raw_connection()).driver_connection
+    if not isinstance(driver, sqlite.SqliteConnection):
+        raise TypeError("the engine was not made by open_database")
+    return driver
 
 
 def open_database(settings: Settings) -> Database:
@@ -102,7 +142,9 @@ def open_database(settings: Settings) -> Database:
     }
     if url.get_backend_name() == "mysql":
         options["isolation_level"] = "READ COMMITTED"
-    return Database(create_async_engine(url, pool_pre_ping=True, **options))
+    engine = create_async_engine(url, **options)
+    _ping_after_idling(engine)
+    return Database(engine)
 
 
 def _sqlite_engine(url: URL) -> AsyncEngine:
@@ -166,6 +208,28 @@ def _reason(error: BaseException) -> str:
         return "no answer in time"
     lines = str(cause).strip().splitlines()
     return redact(lines[0].rstrip(".")) if lines else type(cause).__name__
+
+
+def _ping_after_idling(engine: AsyncEngine) -> None:
+    """Ask a pooled connection whether it still lives, but only when it had time to die.
+
+    SQLAlchemy's own `pool_pre_ping` asks before every transaction, which costs each of them a round trip.
+    """
+
+    @event.listens_for(engine.sync_engine, "checkin")
+    def _on_checkin(_: Any, record: ConnectionPoolEntry) -> None:
+        record.info["idle_since"] = time.monotonic()
+
+    @event.listens_for(engine.sync_engine, "checkout")
+    def _on_checkout(connection: Any, record: ConnectionPoolEntry, _: Any) -> None:
+        if time.monotonic() - record.info.get("idle_since", time.monotonic()) < PING_AFTER_SECONDS:
+            return
+        try:
+            engine.dialect.do_ping(connection)
+        except DBAPIError as error:
+            raise DisconnectionError from error
+        except engine.dialect.loaded_dbapi.Error as error:
+            raise DisconnectionError from error
 
 
 def _begin_by_hand(engine: AsyncEngine) -> None:

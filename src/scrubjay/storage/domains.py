@@ -28,4 +28,4 @@ class Domains(Repository[Domain]):
     row = DomainRow
     model = Domain
     noun = "domain"
-    key = "domain_id"
+    key = ("domain_id",)

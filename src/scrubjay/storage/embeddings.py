@@ -23,4 +23,4 @@ class Embeddings(Repository[Embedding]):
     row = EmbeddingRow
     model = Embedding
     noun = "embedding"
-    key = "content_sha256"
+    key = ("content_sha256", "model")

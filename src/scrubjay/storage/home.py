@@ -3,16 +3,18 @@
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from scrubjay.errors import HomeInUse, HomeUnusable
+from scrubjay.storage.secrets import KEY_FILE, read_private_file
 
+ADMIN_KEY_FILE = "admin.key"
 LOCK_FILE = "lock"
 
 
 def prepare_home(home: Path) -> None:
-    """Make the folder, readable by its owner only, and see that it can be written."""
+    """Make the folder, readable by its owner only, and see that it can be written and its keys are private."""
     try:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
@@ -23,13 +25,22 @@ def prepare_home(home: Path) -> None:
         raise HomeUnusable(
             f"The data folder {home} cannot be read and written by this user; change its owner or set SCRUBJAY_HOME."
         )
+    for name in (ADMIN_KEY_FILE, KEY_FILE):
+        try:
+            with suppress(FileNotFoundError):
+                read_private_file(home / name)
+        except OSError as error:
+            raise HomeUnusable(f"The key file {home / name} cannot be read: {error.strerror}.") from error
 
 
 @contextmanager
 def own_home(home: Path) -> Iterator[None]:
     """Hold the folder's lock; it ends with the process, however the process ends."""
     path = home / LOCK_FILE
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise HomeUnusable(f"The lock {path} cannot be opened: {error.strerror}.") from error
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

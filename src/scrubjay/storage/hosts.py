@@ -30,4 +30,4 @@ class Hosts(Repository[HostSettings]):
     row = HostSettingsRow
     model = HostSettings
     noun = "host"
-    key = "host"
+    key = ("host",)

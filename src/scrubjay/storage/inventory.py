@@ -56,7 +56,7 @@ class VectorStoreFiles(Repository[VectorStoreFile]):
     row = VectorStoreFileRow
     model = VectorStoreFile
     noun = "vector store file"
-    key = "file_id"
+    key = ("collection_id", "file_id")
 
 
 class AssistantRow(Base):

@@ -34,14 +34,13 @@ class JobEvents(Repository[JobEvent]):
 
     async def append(self, job_id: str, events: Sequence[NewEvent]) -> None:
         """Write events whose numbers were already counted in the job's row, in this transaction."""
-        if events:
-            await self.connection.execute(
-                _APPEND,
-                [
-                    {"of_job": job_id, "job_id": job_id, "back": back, "type": type_, "payload": payload, "at": at}
-                    for back, (type_, payload, at) in zip(range(len(events) - 1, -1, -1), events, strict=True)
-                ],
-            )
+        rows = [
+            {"of_job": job_id, "job_id": job_id, "back": back, "type": type_, "payload": payload, "at": at}
+            for back, (type_, payload, at) in zip(range(len(events) - 1, -1, -1), events, strict=True)
+        ]
+        if rows:
+            # A single row is spared the machinery that SQLAlchemy has for many.
+            await self.connection.execute(_APPEND, rows if len(rows) > 1 else rows[0])
 
     async def append_to_each(self, jobs: Sequence[Job], type_: str, at: datetime) -> None:
         """Write, for each of several jobs, the event whose number is the job's last."""

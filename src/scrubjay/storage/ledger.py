@@ -43,4 +43,4 @@ class Ledger(Repository[LedgerEntry]):
     row = LedgerRow
     model = LedgerEntry
     noun = "ledger entry"
-    key = "key_hash"
+    key = ("plan_id", "key_hash")

@@ -1,6 +1,7 @@
 """What every repository can do. One file per noun adds the statements that only that noun needs."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import fields
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -11,6 +12,7 @@ from sqlalchemy import (
     MetaData,
     Row,
     Select,
+    and_,
     delete,
     func,
     insert,
@@ -58,7 +60,7 @@ class Repository(Generic[M]):
     row: ClassVar[type[Base]]
     model: ClassVar[type[Any]]
     noun: ClassVar[str]
-    key: ClassVar[str] = "id"
+    key: ClassVar[tuple[str, ...]] = ("id",)  # with the tenant, this names one item
     table: ClassVar[FromClause]
     _columns: ClassVar[Sequence[ColumnElement[Any]]]
     _insert: ClassVar[Insert]
@@ -73,21 +75,21 @@ class Repository(Generic[M]):
         self.connection = connection
 
     async def add(self, item: M) -> M:
-        try:
+        with self._conflicts():
             await self.connection.execute(self._insert, self._values(item))
-        except IntegrityError as error:
-            raise Conflict(f"A {self.noun} with this name or key already exists.") from error
         return item
 
     async def add_many(self, items: Sequence[M]) -> None:
-        for start in range(0, len(items), BATCH):
-            await self.connection.execute(self._insert, [self._values(item) for item in items[start : start + BATCH]])
+        with self._conflicts():
+            for start in range(0, len(items), BATCH):
+                batch = [self._values(item) for item in items[start : start + BATCH]]
+                await self.connection.execute(self._insert, batch)
 
-    async def get(self, tenant_id: str, identifier: str) -> M:
+    async def get(self, tenant_id: str, *identifier: str) -> M:
         """The item, or NotFound; another tenant's item is not found either."""
         item = await self.find(self._is(tenant_id, identifier))
         if item is None:
-            raise NotFound(f"{self.noun.capitalize()} '{identifier}' not found.")
+            raise NotFound(f"{self.noun.capitalize()} '{'/'.join(identifier)}' not found.")
         return item
 
     async def find(self, *conditions: ColumnElement[bool]) -> M | None:
@@ -102,7 +104,7 @@ class Repository(Generic[M]):
         order: Sequence[ColumnElement[Any]] = (),
     ) -> Page[M]:
         total = await self.count(*conditions)
-        statement = select(*self._columns).where(*conditions).order_by(*(order or (self._column(self.key),)))
+        statement = select(*self._columns).where(*conditions).order_by(*(order or self._key()))
         items = await self._items(statement.limit(limit).offset(offset))
         return Page(items=items, total=total, limit=limit, offset=offset)
 
@@ -110,22 +112,31 @@ class Repository(Generic[M]):
         statement = select(func.count()).select_from(self.table).where(*conditions)
         return int((await self.connection.execute(statement)).scalar_one())
 
-    async def update(self, tenant_id: str, identifier: str, **changes: Any) -> M:
-        try:
+    async def update(self, tenant_id: str, *identifier: str, **changes: Any) -> M:
+        with self._conflicts():
             await self.connection.execute(update(self.row).where(self._is(tenant_id, identifier)).values(**changes))
-        except IntegrityError as error:
-            raise Conflict(f"A {self.noun} with this name or key already exists.") from error
-        return await self.get(tenant_id, identifier)
+        return await self.get(tenant_id, *identifier)
 
-    async def delete(self, tenant_id: str, identifier: str) -> bool:
+    async def delete(self, tenant_id: str, *identifier: str) -> bool:
         result = await self.connection.execute(delete(self.row).where(self._is(tenant_id, identifier)))
         return bool(result.rowcount)
+
+    @contextmanager
+    def _conflicts(self) -> Iterator[None]:
+        try:
+            yield
+        except IntegrityError as error:
+            raise Conflict(f"A {self.noun} with this name or key already exists.") from error
 
     def of_tenant(self, tenant_id: str) -> ColumnElement[bool]:
         return self._column("tenant_id") == tenant_id
 
-    def _is(self, tenant_id: str, identifier: str) -> ColumnElement[bool]:
-        return (self._column(self.key) == identifier) & self.of_tenant(tenant_id)
+    def _is(self, tenant_id: str, identifier: tuple[str, ...]) -> ColumnElement[bool]:
+        parts = zip(self._key(), identifier, strict=True)
+        return and_(self.of_tenant(tenant_id), *(column == part for column, part in parts))
+
+    def _key(self) -> Sequence[ColumnElement[Any]]:
+        return [self._column(name) for name in self.key]
 
     def _column(self, name: str) -> ColumnElement[Any]:
         return self.table.c[name]

@@ -24,7 +24,7 @@ class SignIns(Repository[SignIn]):
     row = SignInRow
     model = SignIn
     noun = "sign-in"
-    key = "token_hash"
+    key = ("token_hash",)
 
     async def find_valid(self, token_hash: str, kind: str, now: datetime) -> SignIn | None:
         return await self.find(SignInRow.token_hash == token_hash, SignInRow.kind == kind, SignInRow.expires_at > now)

@@ -1,5 +1,6 @@
 """Column types that mean the same on SQLite, PostgreSQL, MariaDB/MySQL and SQL Server."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from enum import Enum
 from typing import Annotated, Any
@@ -8,6 +9,8 @@ from pydantic import BaseModel
 from sqlalchemy import (
     JSON,
     BigInteger,
+    BindParameter,
+    ColumnElement,
     DateTime,
     Dialect,
     Index,
@@ -16,6 +19,7 @@ from sqlalchemy import (
     String,
     Text,
     TypeDecorator,
+    func,
     text,
 )
 from sqlalchemy.dialects import mssql, mysql, postgresql
@@ -120,12 +124,22 @@ class JsonTuple(TypeDecorator[Any]):
         return None if value is None else tuple(value)
 
 
+class MysqlBytes(mysql.LONGBLOB):
+    """Bytes that travel as hexadecimal text: aiomysql 0.3 cannot send others with PyMySQL 1.2 (aiomysql#1080)."""
+
+    def bind_expression(self, bindvalue: BindParameter[bytes]) -> ColumnElement[bytes]:
+        return func.unhex(bindvalue, type_=self)
+
+    def bind_processor(self, dialect: Dialect) -> Callable[[bytes | None], str | None]:
+        return lambda value: None if value is None else value.hex()
+
+
 def short_text(length: int) -> TypeEngine[str]:
     return String(length).with_variant(mssql.NVARCHAR(length), "mssql")
 
 
 LONG_TEXT: TypeEngine[str] = Text().with_variant(mysql.LONGTEXT(), "mysql").with_variant(mssql.NVARCHAR(None), "mssql")
-BYTES: TypeEngine[bytes] = LargeBinary().with_variant(mysql.LONGBLOB(), "mysql")
+BYTES: TypeEngine[bytes] = LargeBinary().with_variant(MysqlBytes(), "mysql")
 BIG: TypeEngine[int] = BigInteger().with_variant(Integer(), "sqlite")
 # none_as_null: an absent value is SQL NULL, so that `IS NULL` means the same everywhere.
 JSON_VALUE: TypeEngine[Any] = JSON(none_as_null=True).with_variant(postgresql.JSONB(none_as_null=True), "postgresql")

@@ -69,7 +69,7 @@ class WatchItems(Repository[WatchItem]):
     row = WatchItemRow
     model = WatchItem
     noun = "watch item"
-    key = "key_hash"
+    key = ("watch_id", "key_hash")
 
 
 class StoryRow(Base):

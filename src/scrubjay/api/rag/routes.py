@@ -10,6 +10,7 @@ from scrubjay.api.rag.schemas import (
     ChangeKeyRequest,
     CreatedKeyResponse,
     CreateKeyRequest,
+    ErrorResponse,
     EventResponse,
     HealthResponse,
     JobResponse,
@@ -23,7 +24,14 @@ from scrubjay.api.rag.schemas import (
 )
 from scrubjay.model.job import JobRequest, JobState
 
-router = APIRouter(prefix="/api/v1")
+# With these, FastAPI does not document its own shape of a 422, which this door never sends.
+router = APIRouter(
+    prefix="/api/v1",
+    responses={
+        "4XX": {"model": ErrorResponse, "description": "The request is wrong, not allowed, or too early"},
+        "5XX": {"model": ErrorResponse, "description": "Something is wrong on the server"},
+    },
+)
 
 Limit = Annotated[int, Query(ge=1, le=1000)]
 Offset = Annotated[int, Query(ge=0, le=2**31 - 1)]
@@ -31,12 +39,14 @@ JobId = Annotated[str, Depends(identifier("job", "job", "job_id"))]
 KeyId = Annotated[str, Depends(identifier("cred", "API key", "key_id"))]
 
 
+@router.head("/health", include_in_schema=False)
 @router.get("/health", tags=["health"], response_model=HealthResponse)
 async def show_health() -> HealthResponse:
     """Whether the process is up. Needs no key."""
     return HealthResponse()
 
 
+@router.head("/health/ready", include_in_schema=False)
 @router.get("/health/ready", tags=["health"], response_model=ReadyResponse, responses={503: {"model": ReadyResponse}})
 async def show_readiness(jay: Jay) -> Response:
     """Whether everything that requests need answers now. Needs no key."""

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, field_validator
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StrictBool, field_validator
 
 from scrubjay.model.ids import uuid_from_id
 from scrubjay.model.job import Job, JobEvent, JobState
@@ -44,6 +44,15 @@ def list_response(page: Page[S], translate: Callable[[S], T]) -> ListResponse[T]
     )
 
 
+class ErrorResponse(BaseModel):
+    """What every error of this door looks like."""
+
+    error: str = Field(description="What went wrong, in a sentence.")
+    code: str = Field(examples=["VALIDATION_ERROR", "UNAUTHORIZED", "NOT_FOUND", "RATE_LIMIT_EXCEEDED"])
+    details: dict[str, Any] | None = Field(None, description="The fields that are wrong, or other facts.")
+    request_id: str | None = Field(None, description="The same as in the X-Request-Id header, and in the log.")
+
+
 class HealthResponse(BaseModel):
     status: Literal["healthy"] = "healthy"
 
@@ -53,7 +62,7 @@ class ReadyResponse(BaseModel):
     checks: dict[str, bool]
 
 
-RateLimit = Annotated[int, Field(ge=1, le=10_000, description="Requests per minute.")]
+RateLimit = Annotated[int, Field(strict=True, ge=1, le=10_000, description="Requests per minute.")]
 KeyName = Annotated[str, Field(min_length=1, max_length=100)]
 Scopes = Annotated[list[Scope], Field(min_length=1, max_length=3)]
 
@@ -69,7 +78,7 @@ class ChangeKeyRequest(RequestModel):
     name: KeyName | None = None
     scopes: Scopes | None = None
     rate_limit_rpm: RateLimit | None = None
-    is_active: bool | None = None
+    is_active: StrictBool | None = None
 
 
 class KeyResponse(BaseModel):
