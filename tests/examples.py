@@ -1,0 +1,508 @@
+"""One example of every noun, every field filled with something that is not its default.
+
+A `Family` is one tenant with the things that others belong to; `example` makes a new member of it.
+"""
+
+import hashlib
+import inspect
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Constraint, Table, UniqueConstraint
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from scrubjay.model.content import (
+    Chunk,
+    ChunkContentType,
+    Collection,
+    Document,
+    DocumentLogLine,
+    DocumentSource,
+    DocumentStatus,
+    DocumentVersion,
+    Embedding,
+    IngestionRule,
+    OutboxEvent,
+    Tag,
+)
+from scrubjay.model.crawling import (
+    CrawlConfig,
+    FrontierItem,
+    FrontierStatus,
+    HostSettings,
+    Proxy,
+    ProxyRotation,
+)
+from scrubjay.model.ids import new_id
+from scrubjay.model.job import Job, JobEvent, JobPriority, JobRequest, JobState, Schedule, Worker
+from scrubjay.model.knowledge import Assistant, Domain, InventoryFile, Response, VectorStoreFile
+from scrubjay.model.plan import (
+    Fate,
+    FilterSettings,
+    IngestionSettings,
+    IntervalType,
+    LedgerEntry,
+    Operation,
+    OperationState,
+    Plan,
+    PlanState,
+    RepositoryType,
+    ScheduleSettings,
+)
+from scrubjay.model.tenant import ApiKey, Scope, SignIn, Tenant
+from scrubjay.model.watching import Delivery, DeliveryStatus, Story, Watch, WatchItem, WatchKind, Webhook
+from scrubjay.storage.chunks import Chunks
+from scrubjay.storage.collections import Collections
+from scrubjay.storage.configs import CrawlConfigs
+from scrubjay.storage.deliveries import Deliveries
+from scrubjay.storage.document_logs import DocumentLogs
+from scrubjay.storage.documents import Documents
+from scrubjay.storage.domains import Domains
+from scrubjay.storage.embeddings import Embeddings
+from scrubjay.storage.frontier import Frontier
+from scrubjay.storage.hosts import Hosts
+from scrubjay.storage.inventory import Assistants, InventoryFiles, Responses, VectorStoreFiles
+from scrubjay.storage.job_events import JobEvents
+from scrubjay.storage.jobs import Jobs
+from scrubjay.storage.keys import ApiKeys
+from scrubjay.storage.ledger import Ledger
+from scrubjay.storage.operations import Operations
+from scrubjay.storage.outbox import Outbox
+from scrubjay.storage.plans import Plans
+from scrubjay.storage.proxies import Proxies
+from scrubjay.storage.repository import Base, Repository
+from scrubjay.storage.rules import IngestionRules
+from scrubjay.storage.schedules import Schedules
+from scrubjay.storage.sign_ins import SignIns
+from scrubjay.storage.tables import NOUNS
+from scrubjay.storage.tags import Tags
+from scrubjay.storage.tenants import Tenants
+from scrubjay.storage.versions import DocumentVersions
+from scrubjay.storage.watches import Stories, Watches, WatchItems
+from scrubjay.storage.webhooks import Webhooks
+from scrubjay.storage.workers import Workers
+
+AnyRepository = type[Repository[Any]]
+
+MOMENT = datetime(2024, 2, 29, 23, 59, 59, 123_456, tzinfo=UTC)
+LATER = MOMENT + timedelta(days=300, microseconds=1)
+BIG_NUMBER = 5_000_000_000_000  # beyond 32 bits, as bytes are
+PRECISE = 0.1 + 0.2  # what single precision would round
+UNICODE = "Grüße, 世界 𝒳 👩‍🚀 \\ ' \" % _ :x ?"
+URL = "https://example.org/" + "ä🙂/" * 200 + "x" * 1428
+NESTED = {
+    "emoji": "🦜",
+    "ключ": [1, 2.5, -0.0000001, None, True, {"tiefer": ["ß", "\u2028", "𝒳"]}],
+    "empty": {},
+    "none": None,
+    "large": 2**53,
+    UNICODE: UNICODE,
+}
+
+
+def unique(word: str = "name") -> str:
+    """A name that nothing else has, with characters of all lengths."""
+    return f"{word} {secrets.token_hex(8)} ß世🦜"
+
+
+def new_hash() -> str:
+    return hashlib.sha256(secrets.token_bytes(16)).hexdigest()
+
+
+@dataclass(frozen=True)
+class Family:
+    """One tenant, and the things of it that others belong to."""
+
+    tenant: Tenant
+    key: ApiKey
+    job: Job
+    plan: Plan
+    collection: Collection
+    document: Document
+    webhook: Webhook
+    watch: Watch
+    files: list[InventoryFile]  # each is taken once, by a vector store
+
+    @property
+    def tenant_id(self) -> str:
+        return self.tenant.id
+
+
+async def add_family(connection: AsyncConnection) -> Family:
+    tenant_id = new_id("ten")
+    key = ApiKey(tenant_id=tenant_id, name="key", key_hash=new_hash())
+    plan = Plan(tenant_id=tenant_id)
+    family = Family(
+        tenant=Tenant(id=tenant_id, name=unique("tenant")),
+        key=key,
+        job=Job(tenant_id=tenant_id, kind="example", state=JobState.PAUSED),
+        plan=plan,
+        collection=Collection(tenant_id=tenant_id, name="collection"),
+        document=Document(
+            tenant_id=tenant_id, natural_key=new_hash(), url="https://example.org/", url_hash=new_hash(),
+            host="example.org", domain="example.org", source=DocumentSource.API,
+        ),
+        webhook=Webhook(tenant_id=tenant_id, url="https://example.org/hook"),
+        watch=Watch(tenant_id=tenant_id, name="watch", url="https://example.org/feed", kind=WatchKind.FEED),
+        files=[InventoryFile(tenant_id=tenant_id, filename="a.pdf", blob_sha256=new_hash()) for _ in range(8)],
+    )  # fmt: skip
+    for repository, item in (
+        (Tenants, family.tenant),
+        (ApiKeys, family.key),
+        (Jobs, family.job),
+        (Plans, family.plan),
+        (Collections, family.collection),
+        (Documents, family.document),
+        (Webhooks, family.webhook),
+        (Watches, family.watch),
+        *((InventoryFiles, file) for file in family.files),
+    ):
+        await repository(connection).add(item)  # type: ignore[arg-type]
+    return family
+
+
+def repositories() -> Sequence[AnyRepository]:
+    """Every repository of every noun, in the order in which the schema lists them."""
+    return list(_find_repositories())
+
+
+def _find_repositories() -> Iterator[AnyRepository]:
+    for module in NOUNS:
+        for _, value in inspect.getmembers(module, inspect.isclass):
+            if issubclass(value, Repository) and value.__module__ == module.__name__:
+                yield value
+
+
+def with_unique_names() -> Sequence[AnyRepository]:
+    """The repositories whose items have a name that their tenant may give only once."""
+
+    def is_on_names(constraint: Constraint) -> bool:
+        return isinstance(constraint, UniqueConstraint) and set(constraint.columns.keys()) == {"tenant_id", "name"}
+
+    return [each for each in repositories() if any(map(is_on_names, table_of(each).constraints))]
+
+
+def table_of(repository: AnyRepository) -> Table:
+    return Base.metadata.tables[repository.row.__tablename__]
+
+
+def example(repository: AnyRepository, family: Family) -> Any:
+    return EXAMPLES[repository](family)
+
+
+def _document(family: Family) -> Document:
+    return Document(
+        tenant_id=family.tenant_id,
+        natural_key=new_hash(),
+        url=URL,
+        url_hash=new_hash(),
+        host="höst.example.org",
+        domain="example.org",
+        source=DocumentSource.UPLOAD,
+        status=DocumentStatus.TYPE_DETECTION_SUCCESS,
+        collection_id=family.collection.id,
+        plan_id=family.plan.id,
+        operation_id=new_id("cop"),
+        rule_id=new_id("irule"),
+        parent_url=URL,
+        title=UNICODE,
+        filename=UNICODE,
+        content_type="text/html; charset=utf-8",
+        language="de-CH",
+        details=NESTED,
+        size_bytes=BIG_NUMBER,
+        content_sha256=new_hash(),
+        original_sha256=new_hash(),
+        version=3,
+        chunk_count=4,
+        duplicate_of=new_id("adoc"),
+        error=UNICODE * 1000,
+        created_at=MOMENT,
+        crawled_at=LATER,
+        updated_at=LATER,
+        deleted_at=MOMENT,
+    )
+
+
+def _job(family: Family) -> Job:
+    return Job(
+        tenant_id=family.tenant_id,
+        kind="example",
+        payload=NESTED,
+        state=JobState.CANCELLED,
+        priority=JobPriority.LOW,
+        requested=JobRequest.PAUSE,
+        progress=NESTED,
+        checkpoint=NESTED,
+        result=NESTED,
+        error=UNICODE,
+        retry_count=1,
+        max_retries=2,
+        crashes=4,
+        run=5,
+        worker_id=new_id("wrk"),
+        unique_key=unique("unique key"),
+        submitted_by=new_id("cred"),
+        event_count=6,
+        due_at=MOMENT,
+        created_at=LATER,
+        started_at=MOMENT,
+        finished_at=LATER,
+    )
+
+
+def _plan(family: Family) -> Plan:
+    return Plan(
+        tenant_id=family.tenant_id,
+        name=unique("plan"),
+        repository_type=RepositoryType.SHAREPOINT,
+        repository_settings=NESTED,
+        ingestion_settings=IngestionSettings(
+            ingestion_rule_id=new_id("irule"), collection_id=family.collection.id, bucket_name=UNICODE
+        ),
+        schedule=ScheduleSettings(interval_type=IntervalType.WEEKS, interval_value=3, cron="5 4 * * *"),
+        filter=FilterSettings(object_prefix=UNICODE, allowed_content_types=("a/b", "c/d"), maximum_size=7),
+        process_additions=False,
+        process_updates=False,
+        process_deletions=True,
+        max_drain_tasks=2,
+        retention_days=3,
+        state=PlanState.RUNNING,
+        is_active=False,
+        last_crawl_start_at=MOMENT,
+        last_crawl_finish_at=LATER,
+        last_crawl_success=False,
+        next_crawl_at=LATER,
+        created_at=MOMENT,
+        updated_at=LATER,
+    )
+
+
+def _operation(family: Family) -> Operation:
+    numbers = {
+        f"{unit}_{what}": BIG_NUMBER + place
+        for place, (unit, what) in enumerate(
+            (unit, what)
+            for what in ("enumerated", "added", "updated", "deleted", "success", "failed")
+            for unit in ("objects", "bytes")
+        )
+    }
+    return Operation(
+        tenant_id=family.tenant_id,
+        plan_id=family.plan.id,
+        job_id=family.job.id,
+        state=OperationState.ENUMERATING,
+        status_message=UNICODE,
+        enumeration_file=UNICODE,
+        started_at=MOMENT,
+        enumeration_started_at=MOMENT,
+        enumeration_finished_at=LATER,
+        retrieval_started_at=LATER,
+        retrieval_finished_at=LATER,
+        finished_at=LATER,
+        created_at=MOMENT,
+        updated_at=LATER,
+        **numbers,
+    )
+
+
+def _ledger_entry(family: Family) -> LedgerEntry:
+    return LedgerEntry(
+        tenant_id=family.tenant_id,
+        plan_id=family.plan.id,
+        key_hash=new_hash(),
+        key=URL,
+        fate=Fate.MISSING,
+        document_id=family.document.id,
+        content_type="application/pdf",
+        content_length=BIG_NUMBER,
+        etag='W/"ä"',
+        last_modified_at=MOMENT,
+        content_sha256=new_hash(),
+        error=UNICODE,
+        seen_count=1,
+        change_count=2,
+        missing_runs=3,
+        first_seen_at=MOMENT,
+        last_seen_at=LATER,
+        last_changed_at=LATER,
+        last_operation_id=new_id("cop"),
+    )
+
+
+def _watch(family: Family) -> Watch:
+    return Watch(
+        tenant_id=family.tenant_id,
+        name=unique("watch"),
+        url=URL,
+        kind=WatchKind.SITEMAP,
+        plan_id=family.plan.id,
+        enabled=False,
+        poll_interval_seconds=60,
+        daily_budget=5,
+        weight=PRECISE,
+        requests_today=4,
+        budget_day="2024-02-29",
+        etag='"🦜"',
+        last_modified="Thu, 29 Feb 2024 23:59:59 GMT",
+        last_fingerprint=new_hash(),
+        failures=2,
+        last_polled_at=MOMENT,
+        next_poll_at=LATER,
+        created_at=MOMENT,
+    )
+
+
+def _delivery(family: Family) -> Delivery:
+    return Delivery(
+        tenant_id=family.tenant_id,
+        webhook_id=family.webhook.id,
+        event="completed",
+        body=UNICODE * 100,
+        job_id=family.job.id,
+        job_type="crawl",
+        status=DeliveryStatus.FAILED,
+        attempts=2,
+        max_attempts=3,
+        response_status=503,
+        response_body=UNICODE,
+        last_attempt_at=MOMENT,
+        next_attempt_at=LATER,
+        created_at=MOMENT,
+    )
+
+
+def _config(family: Family) -> CrawlConfig:
+    return CrawlConfig(
+        tenant_id=family.tenant_id,
+        name=unique("config"),
+        max_depth=3,
+        rate_limit_rps=PRECISE,
+        respect_robots_txt=False,
+        headers={"X-Ä": UNICODE},
+        extraction_strategy="text",
+        chunking_strategy="headings",
+        chunk_size=10,
+        chunk_overlap=2,
+        min_chunk_size=1,
+        page_timeout_ms=5,
+        max_page_size_mb=6,
+        max_redirects=7,
+        created_at=MOMENT,
+    )
+
+
+EXAMPLES: Mapping[AnyRepository, Callable[[Family], Any]] = {
+    Tenants: lambda family: Tenant(name=unique("tenant"), created_at=MOMENT),
+    ApiKeys: lambda family: ApiKey(
+        tenant_id=family.tenant_id, name=unique(), key_hash=new_hash(), scopes=(Scope.WRITE, Scope.ADMIN),
+        rate_limit_rpm=7, created_at=MOMENT, expires_at=LATER, is_active=False,
+    ),
+    SignIns: lambda family: SignIn(
+        token_hash=new_hash(), key_id=family.key.id, kind="session", created_at=MOMENT, expires_at=LATER
+    ),
+    Jobs: _job,
+    JobEvents: lambda family: JobEvent(
+        job_id=family.job.id, sequence=1 + secrets.randbelow(2**30), type="job.log", payload=NESTED, at=MOMENT
+    ),
+    Workers: lambda family: Worker(
+        host="höst", pid=42, concurrency=3, started_at=MOMENT, heartbeat_at=LATER
+    ),
+    Schedules: lambda family: Schedule(
+        tenant_id=family.tenant_id, name=unique(), kind="example", payload=NESTED, priority=JobPriority.HIGH,
+        cron="*/5 * * * *", interval_seconds=300, jitter_seconds=9, enabled=False, next_run_at=LATER,
+        last_run_at=MOMENT, created_at=MOMENT,
+    ),
+    Collections: lambda family: Collection(
+        tenant_id=family.tenant_id, name=unique(), description=UNICODE, details=NESTED, created_at=MOMENT,
+        last_active_at=LATER,
+    ),
+    Tags: lambda family: Tag(tenant_id=family.tenant_id, name=unique(), created_at=MOMENT),
+    IngestionRules: lambda family: IngestionRule(
+        tenant_id=family.tenant_id, name=unique(), description=UNICODE, bucket="bücket",
+        collection_id=family.collection.id, labels=("a", UNICODE), tags={"ß": UNICODE}, summarization=NESTED,
+        chunking=NESTED, embedding=NESTED, created_at=MOMENT, updated_at=LATER,
+    ),
+    Plans: _plan,
+    Operations: _operation,
+    Ledger: _ledger_entry,
+    CrawlConfigs: _config,
+    Hosts: lambda family: HostSettings(
+        tenant_id=family.tenant_id, host=f"{secrets.token_hex(8)}.example", rate_limit_rps=PRECISE,
+        circuit_breaker_threshold=2, circuit_breaker_timeout_seconds=3, is_blocked=True,
+        blocked_reason=UNICODE, updated_at=MOMENT,
+    ),
+    Proxies: lambda family: Proxy(
+        tenant_id=family.tenant_id, name=unique(), servers=({"url": URL, "password": UNICODE}, {"url": "b"}),
+        rotation=ProxyRotation.LEAST_USED, is_active=False, created_at=MOMENT,
+    ),
+    Frontier: lambda family: FrontierItem(
+        job_id=family.job.id, url_hash=new_hash(), url=URL, host="höst", depth=2, score=PRECISE,
+        status=FrontierStatus.SKIPPED, parent_url=URL, lease_id=new_id("wrk"), leased_until=LATER, attempts=3,
+        error=UNICODE, discovered_at=MOMENT,
+    ),
+    Documents: _document,
+    DocumentVersions: lambda family: DocumentVersion(
+        tenant_id=family.tenant_id, document_id=family.document.id, version=1 + secrets.randbelow(2**30),
+        title=UNICODE, content_sha256=new_hash(), original_sha256=new_hash(), size_bytes=BIG_NUMBER,
+        details=NESTED, operation_id=new_id("cop"), created_at=MOMENT,
+    ),
+    DocumentLogs: lambda family: DocumentLogLine(
+        tenant_id=family.tenant_id, document_id=family.document.id, level="warning", message=unique() + UNICODE,
+        at=MOMENT,
+    ),
+    Chunks: lambda family: Chunk(
+        id=new_id("chnk"), tenant_id=family.tenant_id, document_id=family.document.id, version=2,
+        chunk_index=secrets.randbelow(2**30), content=UNICODE * 2000, content_sha256=new_hash(), start_char=5,
+        end_char=6, token_count=7, embedding_model="mödel", section_header=UNICODE,
+        content_type=ChunkContentType.TABLE, created_at=MOMENT,
+    ),
+    Embeddings: lambda family: Embedding(
+        content_sha256=new_hash(), model="mödel", dimensions=3, vector=bytes(range(256)) * 300, created_at=MOMENT
+    ),
+    Outbox: lambda family: OutboxEvent(
+        tenant_id=family.tenant_id, topic="document.changed", payload=NESTED, created_at=MOMENT,
+        published_at=LATER,
+    ),
+    Watches: _watch,
+    WatchItems: lambda family: WatchItem(
+        tenant_id=family.tenant_id, watch_id=family.watch.id, key_hash=new_hash(), url=URL, title=UNICODE,
+        fingerprint=new_hash(), news_score=PRECISE, factors=NESTED, story_id=new_id("story"),
+        job_id=family.job.id, published_at=MOMENT, seen_at=LATER,
+    ),
+    Stories: lambda family: Story(
+        tenant_id=family.tenant_id, title=UNICODE, features=NESTED, source_count=2, first_seen_at=MOMENT,
+        last_seen_at=LATER, breaking_at=LATER, ended_at=LATER,
+    ),
+    Webhooks: lambda family: Webhook(
+        tenant_id=family.tenant_id, url=URL, plan_id=family.plan.id, events=("completed", UNICODE),
+        headers={"X-Ä": UNICODE}, sealed_secret="sealed:ß", sealed_previous_secret="sealed:ä", is_active=False,
+        failures=3, circuit_opened_at=MOMENT, created_at=MOMENT,
+    ),
+    Deliveries: _delivery,
+    Domains: lambda family: Domain(
+        tenant_id=family.tenant_id, domain_id=secrets.token_hex(8), name=UNICODE, description=UNICODE,
+        collection_id=family.collection.id, vector_store_name=UNICODE, sources=NESTED, created_at=MOMENT,
+        updated_at=LATER,
+    ),
+    InventoryFiles: lambda family: InventoryFile(
+        tenant_id=family.tenant_id, filename=UNICODE, purpose="batch", size_bytes=BIG_NUMBER,
+        blob_sha256=new_hash(), status="uploaded", created_at=MOMENT,
+    ),
+    VectorStoreFiles: lambda family: VectorStoreFile(
+        tenant_id=family.tenant_id, collection_id=family.collection.id, file_id=family.files.pop().id,
+        document_id=family.document.id, batch_id=new_id("file"), status="completed", last_error=NESTED,
+        attributes=NESTED, chunking=NESTED, usage_bytes=BIG_NUMBER, created_at=MOMENT,
+    ),
+    Assistants: lambda family: Assistant(
+        tenant_id=family.tenant_id, name=UNICODE, description=UNICODE, model="mödel", instructions=UNICODE,
+        details=NESTED, created_at=MOMENT,
+    ),
+    Responses: lambda family: Response(
+        tenant_id=family.tenant_id, model="mödel", status="failed", previous_response_id=new_id("resp"),
+        conversation_id=new_id("resp"), body=NESTED, created_at=MOMENT,
+    ),
+}  # fmt: skip
