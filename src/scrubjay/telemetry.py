@@ -39,7 +39,7 @@ jobs_taken_over_total = Counter(
 )
 
 SECRET_NAMES = re.compile(
-    r"(password|passwd|secret|token|api_?key|authorization|cookie|credential|private_key|access_key)",
+    r"(password|passwd|secret|token|api[_-]?key|authorization|cookie|credential|private[_-]?key|access[_-]?key)",
     re.IGNORECASE,
 )
 _KEY_TEXT = re.compile(r"\bsj_[A-Za-z0-9]{4,}_[A-Za-z0-9_-]{8,}")

@@ -201,9 +201,7 @@ async def test_the_body_of_another_name_is_refused(blobs: BlobStore) -> None:
 
 
 @pytest.mark.parametrize("kept_share", [0.0, 0.00001, 0.5, 0.99999])
-async def test_a_truncated_body_is_refused_and_storing_it_again_mends_it(
-    blobs: BlobStore, kept_share: float
-) -> None:
+async def test_a_truncated_body_is_refused_and_storing_it_again_mends_it(blobs: BlobStore, kept_share: float) -> None:
     data = os.urandom(500_000)
     ref = await blobs.put(data)
     packed = await stored_bytes(blobs, ref.sha256)

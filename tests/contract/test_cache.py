@@ -106,9 +106,7 @@ async def test_text_cannot_be_incremented(cache: Cache, name: str) -> None:
 
 
 async def test_200_requests_at_once_with_a_limit_of_60_let_exactly_60_pass(cache: Cache, name: str) -> None:
-    answers = await asyncio.gather(
-        *(cache.allow(name, limit=60, period_seconds=3600, now=MINUTE) for _ in range(200))
-    )
+    answers = await asyncio.gather(*(cache.allow(name, limit=60, period_seconds=3600, now=MINUTE) for _ in range(200)))
     passed = [answer for answer in answers if answer.allowed]
     assert sorted(answer.remaining for answer in passed) == list(range(60))
     assert all(answer.remaining == 0 for answer in answers if not answer.allowed)

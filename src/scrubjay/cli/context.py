@@ -39,10 +39,11 @@ def run(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
 @asynccontextmanager
 async def admin() -> "AsyncIterator[tuple[Scrubjay, Principal]]":
     """Scrubjay, and who the command line is: the admin key of the data folder."""
-    from scrubjay.bootstrap import open_scrubjay
-
     quiet = load_settings(home=home)
     configure_logging("warning" if quiet.log_level == "info" else quiet.log_level, quiet.log_format)
+    # After the settings: what is wrong with them should be told at once.
+    from scrubjay.bootstrap import open_scrubjay
+
     async with open_scrubjay(quiet) as jay:
         yield jay, await jay.access.open_as_admin(quiet.home)
 

@@ -1,19 +1,21 @@
 """`scrubjay doctor`."""
 
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
 
 from scrubjay.cli.context import admin, cell, console, print_json, run
-from scrubjay.services.health import Finding
+
+if TYPE_CHECKING:
+    from scrubjay.services.health import Finding
 
 
 def examine(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
     """Look at every part and say what is wrong and what to do. Exits with 1 when something is."""
 
-    async def main() -> list[Finding]:
+    async def main() -> "list[Finding]":
         async with admin() as (jay, _):
             return await jay.health.examine()
 

@@ -5,12 +5,12 @@ from scrubjay.cli.context import console, run, settings
 
 def migrate() -> None:
     """Bring the database schema up to date. Safe to run any number of times, from any number of machines."""
+    chosen = settings()
     from scrubjay.storage.database import connect_or_explain, open_database
     from scrubjay.storage.home import prepare_home
     from scrubjay.storage.schema import current_revision, require_current
 
     async def main() -> tuple[str | None, str | None]:
-        chosen = settings()
         prepare_home(chosen.home)
         database = open_database(chosen)
         try:

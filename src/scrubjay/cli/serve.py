@@ -3,6 +3,8 @@
 import asyncio
 import signal
 import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -40,30 +42,35 @@ async def _serve(chosen: Settings, work: bool) -> None:
     from scrubjay.api.app import app_around
     from scrubjay.bootstrap import open_scrubjay
 
-    sockets = _listen(chosen.api_host, chosen.api_port)
-    async with open_scrubjay(chosen, working=work) as jay:
-        admin = await jay.access.open_as_admin(chosen.home)
-        token = await jay.access.create_sign_in_link(admin)
-        config = uvicorn.Config(
-            app_around(jay),
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            timeout_graceful_shutdown=int(chosen.shutdown_grace_seconds),
-        )
-        await _run_server(uvicorn.Server(config), sockets, chosen.api_host, token)
+    # The address comes first: one in use should be told at once, and change nothing.
+    with _listening(chosen.api_host, chosen.api_port) as sockets:
+        async with open_scrubjay(chosen, working=work) as jay:
+            admin = await jay.access.open_as_admin(chosen.home)
+            token = await jay.access.create_sign_in_link(admin)
+            config = uvicorn.Config(
+                app_around(jay),
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                timeout_graceful_shutdown=int(chosen.shutdown_grace_seconds),
+            )
+            await _run_server(uvicorn.Server(config), sockets, chosen.api_host, token)
 
 
-def _listen(host: str, port: int) -> list[socket.socket]:
-    """Before anything is opened, so that an address in use changes nothing."""
-    try:
-        found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        return [socket.create_server(address, family=family) for family, _, _, _, address in found]
-    except (OSError, UnicodeError) as error:
-        reason = getattr(error, "strerror", None) or "this is not a host name"
-        raise StartupError(
-            f"Cannot serve on {host}:{port} ({reason}); choose another address with --host or --port."
-        ) from error
+@contextmanager
+def _listening(host: str, port: int) -> Iterator[list[socket.socket]]:
+    with ExitStack() as stack:
+        try:
+            found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+            sockets = [
+                stack.enter_context(socket.create_server(address, family=family)) for family, _, _, _, address in found
+            ]
+        except (OSError, UnicodeError) as error:
+            reason = getattr(error, "strerror", None) or "this is not a host name"
+            raise StartupError(
+                f"Cannot serve on {host}:{port} ({reason}); choose another address with --host or --port."
+            ) from error
+        yield sockets
 
 
 async def _run_server(server: "uvicorn.Server", sockets: list[socket.socket], host: str, token: str) -> None:

@@ -12,9 +12,8 @@ def work() -> None:
     Any number of workers can share a PostgreSQL database; a data folder with SQLite has room for one process.
     Stop with Ctrl-C or SIGTERM: running jobs are handed back at their next checkpoint.
     """
-    from scrubjay.bootstrap import open_scrubjay
-
     chosen = settings()
+    from scrubjay.bootstrap import open_scrubjay
 
     async def main() -> None:
         stop = asyncio.Event()

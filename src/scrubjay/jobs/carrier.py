@@ -4,8 +4,10 @@ Our tables hold all state. DBOS adds its own durable record of each run, under a
 that records outlive upgrades. Its queues are not used: docs/adr/0002 says why and gives the figures.
 """
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import sqlalchemy
@@ -56,10 +58,12 @@ class Carrier:
         if workflow_ids:
             await DBOS.delete_workflows_async(workflow_ids)
 
-    def close(self) -> None:
+    async def close(self) -> None:
         global _runner
-        DBOS.destroy()
+        await asyncio.to_thread(DBOS.destroy)
         _runner = None
+        # DBOS had made its threads the event loop's own; without new ones, `to_thread` would fail from here on.
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor())
 
     def _config(self) -> DBOSConfig:
         config: DBOSConfig = {

@@ -1,8 +1,11 @@
 """What a job's handler gets: its payload, checkpoints, progress, log and events, and fenced transactions."""
 
 import asyncio
+import math
+import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from datetime import datetime
 from typing import Any, NoReturn
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -11,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from scrubjay.errors import JobInterrupted, JobTakenOver, ScrubjayError
 from scrubjay.jobs.signals import JobSignals
 from scrubjay.model.clock import utc_now
-from scrubjay.model.job import Job
+from scrubjay.model.job import Job, JobRequest
 from scrubjay.storage.database import Database
 from scrubjay.storage.job_events import JobEvents, NewEvent
 from scrubjay.storage.jobs import Jobs
@@ -57,7 +60,7 @@ class JobContext:
         """
         if state is not None:
             now = utc_now()
-            certain = [(type_, redact(payload), now) for type_, payload in events]
+            certain = [(type_, redact(storable(payload)), now) for type_, payload in events]
             async with self._pending() as pending, self._database.writing() as connection:
                 if not await self._write(connection, [*pending, *certain], checkpoint=dict(state), crashes=0):
                     self._lost()
@@ -86,7 +89,8 @@ class JobContext:
         self.state = dict(state)
 
     async def progress(self, current: int, total: int | None = None, message: str | None = None, **facts: Any) -> None:
-        self._progress = {"current": current, "total": total, "message": message, **facts}
+        progress = {"current": current, "total": total, "message": message, **facts}
+        self._progress = redact(storable(progress))
         self._progress_at = utc_now()
         self._flush_soon()
 
@@ -96,7 +100,10 @@ class JobContext:
 
     async def emit(self, type_: str, **payload: Any) -> None:
         """Append an event to the job's log; it is written soon, and in any case with the next checkpoint."""
-        self._events.append((type_, redact(payload), utc_now()))
+        self.note(type_, **payload)
+
+    def note(self, type_: str, **payload: Any) -> None:
+        self._events.append((type_, redact(storable(payload)), utc_now()))
         self._flush_soon()
 
     async def flush(self) -> None:
@@ -107,6 +114,12 @@ class JobContext:
             async with self._database.writing() as connection:
                 await self._write(connection, events)
         await self._signals.event(self.job.id)
+
+    async def requested(self) -> JobRequest | None:
+        """What is asked of the job at this moment, whether or not this run was told."""
+        async with self._database.reading() as connection:
+            asked = await Jobs(connection).requests_of([self.job.id])
+        return asked[self.job.id][2] if self.job.id in asked else None
 
     async def finish(self, closing: NewEvent, **changes: Any) -> bool:
         """End the run: everything pending, the closing event and the job's new state in one transaction.
@@ -160,4 +173,20 @@ class JobContext:
             await asyncio.gather(self._flusher, return_exceptions=True)
 
 
+def storable(value: Any) -> Any:
+    """The value as every database can keep it in JSON: what a handler says must not keep its job from ending."""
+    if isinstance(value, str):
+        return _UNSTORABLE.sub("\ufffd", value)
+    if isinstance(value, Mapping):
+        return {storable(str(key)): storable(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [storable(item) for item in value]
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if value is None or isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    return storable(str(value))
+
+
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")  # JSON can write them, PostgreSQL refuses to read them
 _LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}

@@ -26,7 +26,7 @@ from scrubjay.errors import (
     ScrubjayError,
 )
 from scrubjay.jobs.carrier import Carrier, workflow_id
-from scrubjay.jobs.context import JobContext
+from scrubjay.jobs.context import JobContext, storable
 from scrubjay.jobs.control import backoff
 from scrubjay.jobs.kinds import JobKinds
 from scrubjay.jobs.schedule import submit_due
@@ -44,6 +44,7 @@ from scrubjay.telemetry import (
     jobs_finished_total,
     jobs_running,
     jobs_taken_over_total,
+    redact,
 )
 from scrubjay.telemetry import (
     job_id as current_job_id,
@@ -53,7 +54,7 @@ log = get_logger(__name__)
 
 CONTROL_SECONDS = 1.0  # how late a request from a process without signals is obeyed
 CARE_SECONDS = 1.0
-GATHER_SECONDS = 0.01
+GATHER_SECONDS = 0.025
 CRASH_LIMIT = 10
 TIDY_SECONDS = 600.0
 TIDY_BATCH = 200
@@ -78,11 +79,13 @@ class JobEngine:
         self._alone = alone  # nobody else can be working here: every other worker in the table is gone
         self._worker = Worker(host=platform.node(), pid=os.getpid(), concurrency=settings.worker_concurrency)
         self._carrier = Carrier(settings, self._worker.id)
+        # By workflow id: for a moment, a job that was taken over and came back may have two runs here.
         self._running: dict[str, JobContext] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._loops: list[asyncio.Task[None]] = []
         self._freed = asyncio.Event()
         self._stopping = False
+        self._giving_up = False
         self._seen_alive: dict[str, tuple[Any, float]] = {}
 
     @property
@@ -102,30 +105,43 @@ class JobEngine:
 
     async def stop(self) -> None:
         """Claim nothing more, let every job reach a checkpoint, and hand back what does not in time."""
+        grace = self._settings.shutdown_grace_seconds
         self._stopping = True
+        self._freed.set()
+        # A claim that is under way is waited for: its jobs are to be handed back too.
+        await asyncio.wait(self._loops[:1], timeout=grace)
         for context in self._running.values():
             context.interrupt(JobHandedBack)
         if self._tasks:
-            await asyncio.wait(self._tasks.values(), timeout=self._settings.shutdown_grace_seconds)
-        for task in list(self._tasks.values()):
+            await asyncio.wait(self._tasks.values(), timeout=grace)
+        self._giving_up = True
+        for task in self._tasks.values():
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
         for loop in self._loops:
             loop.cancel()
         await asyncio.gather(*self._loops, return_exceptions=True)
-        async with self._database.writing() as connection:
-            await Workers(connection).remove([self.worker_id])
-        await asyncio.to_thread(self._carrier.close)
+        await self._sign_off()
+        await self._carrier.close()
         log.info("worker stopped", worker_id=self.worker_id)
+
+    async def _sign_off(self) -> None:
+        try:
+            async with self._database.writing() as connection:
+                await Workers(connection).remove([self.worker_id])
+        except (ScrubjayError, SQLAlchemyError, OSError) as error:
+            log.warning("not signed off; others will notice the silence", reason=str(error))
 
     async def _forever(self, loop: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Keep a loop going through passing faults of the database or the cache."""
-        while not self._stopping:
+        while True:
             try:
-                await loop()
+                return await loop()
             except (ScrubjayError, SQLAlchemyError, OSError) as error:
                 log.warning("worker loop failed; trying again", loop=loop.__name__, reason=str(error))
-                await asyncio.sleep(1)
+            except Exception:  # a loop that ended would leave a worker that looks alive and does nothing
+                log.exception("worker loop failed; trying again", loop=loop.__name__)
+            await asyncio.sleep(1)
 
     async def _dispatch(self) -> None:
         async with self._signals.wake_up(WORK) as signalled:
@@ -149,7 +165,6 @@ class JobEngine:
         now = utc_now()
         async with self._database.writing() as connection:
             jobs = await Jobs(connection).claim(self.worker_id, names, self._room_for(room, names), now)
-            await JobEvents(connection).append_to_each(jobs, "job.started", now)
         for job in jobs:
             job_wait_seconds.labels(kind=job.kind).observe(max(0.0, (now - job.due_at).total_seconds()))
             self._start(job)
@@ -160,21 +175,22 @@ class JobEngine:
         return 1 if any(kind.worker_limit is not None for kind in self.kinds if kind.name in names) else room
 
     def _start(self, job: Job) -> None:
-        self._running[job.id] = JobContext(job, self._database, self._signals)
-        task = asyncio.create_task(self._carry(job), name=f"job.{job.id}")
-        self._tasks[job.id] = task
+        key = workflow_id(job.id, job.run)
+        context = self._running[key] = JobContext(job, self._database, self._signals)
+        context.note("job.started", run=job.run)
+        task = self._tasks[key] = asyncio.create_task(self._carry(context), name=f"job.{key}")
         jobs_running.set(len(self._tasks))
 
         def _forget(_: asyncio.Task[None]) -> None:
-            self._tasks.pop(job.id, None)
-            self._running.pop(job.id, None)
+            self._tasks.pop(key, None)
+            self._running.pop(key, None)
             jobs_running.set(len(self._tasks))
             self._freed.set()
 
         task.add_done_callback(_forget)
 
-    async def _carry(self, job: Job) -> None:
-        context = self._running[job.id]
+    async def _carry(self, context: JobContext) -> None:
+        job = context.job
         try:
             await self._carrier.carry(job.id, job.run)
         except asyncio.CancelledError:
@@ -188,8 +204,8 @@ class JobEngine:
 
     async def _run(self, job_id: str, run: int) -> str:
         """Called by DBOS: run the handler, and write how it ended. Returns the outcome in a word."""
-        context = self._running.get(job_id)
-        if context is None or context.job.run != run:
+        context = self._running.get(workflow_id(job_id, run))
+        if context is None:
             return "stale"
         token = current_job_id.set(job_id)
         try:
@@ -203,14 +219,14 @@ class JobEngine:
             outcome, changes = self._after_failure(context.job, error)
         else:
             outcome = "completed"
-            changes = {"state": JobState.COMPLETED, "result": dict(result or {}), "error": None}
+            changes = {"state": JobState.COMPLETED, "result": storable(result or {}), "error": None}
         finally:
             current_job_id.reset(token)
         await self._end(context, outcome, **changes)
         return outcome
 
     def _after_failure(self, job: Job, error: Exception) -> tuple[str, dict[str, Any]]:
-        message = (str(error) or type(error).__name__)[:ERROR_LENGTH]
+        message = _describe(error)
         log.error("job failed", job_id=job.id, error=message, exc_info=error)
         final = isinstance(error, JobFailedForGood) or job.retry_count >= job.max_retries
         if final:
@@ -222,26 +238,37 @@ class JobEngine:
         }  # fmt: skip
 
     async def _end(self, context: JobContext, outcome: str, **changes: Any) -> None:
-        """Write how a run ended, however long the database takes to answer: nobody else would."""
-        if changes["state"] in FINISHED_STATES:
-            changes["finished_at"] = utc_now()
+        """Write how a run ended, however long the database takes to answer: nobody else would.
+
+        Only a worker that must stop now leaves it unwritten; then its silence tells others.
+        """
         while True:
             try:
                 return await self._write_end(context, outcome, changes)
             except (ScrubjayError, SQLAlchemyError, OSError) as error:
                 log.warning("the end of a run is not written yet", job_id=context.job.id, reason=str(error))
+                if self._giving_up:
+                    return None
                 await asyncio.sleep(1)
 
     async def _write_end(self, context: JobContext, outcome: str, changes: Mapping[str, Any]) -> None:
         job = context.job
+        if changes["state"] is JobState.PENDING:
+            # What is asked from here on stays recorded for the next run.
+            outcome, changes = _obey_between_runs(await context.requested(), outcome, changes)
+        if changes["state"] is not JobState.PENDING:
+            changes = {**changes, "requested": None}
+        if changes["state"] in FINISHED_STATES:
+            changes = {**changes, "finished_at": utc_now()}
         facts = {"run": job.run} | ({"error": changes["error"]} if changes.get("error") else {})
         closing = (f"job.{outcome}", facts, utc_now())
-        if await context.finish(closing, requested=None, worker_id=None, **changes):
+        if await context.finish(closing, worker_id=None, **changes):
             jobs_finished_total.labels(kind=job.kind, outcome=outcome).inc()
             await self._signals.event(job.id)
 
     async def _keep_alive(self) -> None:
-        while not self._stopping:
+        """Also while stopping: a worker that waits for its jobs to reach a checkpoint still has them."""
+        while True:
             async with self._database.writing() as connection:
                 if not await Workers(connection).beat(self.worker_id, utc_now()):
                     log.warning("this worker was declared gone; it goes on under its old name")
@@ -251,19 +278,20 @@ class JobEngine:
     async def _obey(self) -> None:
         """Tell running jobs what is asked of them, and which of them now belong to somebody else."""
         async with self._signals.wake_up(CONTROL) as signalled:
-            while not self._stopping:
+            while True:
                 await wait_for_event(signalled, CONTROL_SECONDS)
                 if self._running:
+                    running = dict(self._running)
                     async with self._database.reading() as connection:
-                        asked = await Jobs(connection).requests_of(list(self._running))
-                    for job_id, context in list(self._running.items()):
-                        self._tell(job_id, context, asked.get(job_id))
+                        asked = await Jobs(connection).requests_of({context.job.id for context in running.values()})
+                    for key, context in running.items():
+                        self._tell(key, context, asked.get(context.job.id))
 
-    def _tell(self, job_id: str, context: JobContext, asked: tuple[int, JobState, JobRequest | None] | None) -> None:
+    def _tell(self, key: str, context: JobContext, asked: tuple[int, JobState, JobRequest | None] | None) -> None:
         if asked is None or asked[0] != context.job.run or asked[1] is not JobState.RUNNING:
             context.interrupt(JobTakenOver)
-            task = self._tasks.get(job_id)
-            if task is not None:
+            task = self._tasks.get(key)
+            if task is not None and not task.cancelling():
                 task.cancel()  # forced: the handler may never reach a checkpoint
             return
         interruption = _INTERRUPTIONS.get(asked[2])
@@ -275,8 +303,9 @@ class JobEngine:
     async def _look_after(self) -> None:
         """Submit what schedules ask for, take up what silent workers held, and throw away what is old."""
         next_tidy = 0.0
+        self._seen_alive.clear()  # while nobody could look, nobody was silent
         while not self._stopping:
-            if await submit_due(self._database, utc_now()):
+            if await submit_due(self._database, self.kinds, utc_now()):
                 await self._signals.work()
             await self._bury_silent_workers()
             if time.monotonic() >= next_tidy:
@@ -324,18 +353,17 @@ class JobEngine:
         now, crashes = utc_now(), job.crashes + 1
         changes: dict[str, Any] = {"worker_id": None, "crashes": crashes, "event_count": job.event_count + 1}
         facts: dict[str, Any] = {"worker_id": job.worker_id, "crashes": crashes}
-        if job.requested is JobRequest.CANCEL:
-            event = "job.cancelled"
-            changes |= {"state": JobState.CANCELLED, "requested": None, "finished_at": now}
-        elif crashes >= CRASH_LIMIT:
-            event = "job.failed"
+        if crashes >= CRASH_LIMIT and job.requested is not JobRequest.CANCEL:
             facts["error"] = f"Its worker died {crashes} times in a row before the job reached a checkpoint."
-            changes |= {"state": JobState.FAILED, "finished_at": now, "error": facts["error"]}
+            outcome = "failed"
+            ending: Mapping[str, Any] = {"state": JobState.FAILED, "error": facts["error"]}
         else:
-            event = "job.recovered"
-            changes |= {"state": JobState.PENDING, "due_at": now}
-        await Jobs(connection).change(job.id, **changes)
-        await JobEvents(connection).append(job.id, [(event, facts, now)])
+            ending = {"state": JobState.PENDING, "due_at": now}
+            outcome, ending = _obey_between_runs(job.requested, "recovered", ending)
+        if ending["state"] in FINISHED_STATES:
+            changes["finished_at"] = now
+        await Jobs(connection).change(job.id, requested=None, **changes, **ending)
+        await JobEvents(connection).append(job.id, [(f"job.{outcome}", facts, now)])
 
     async def _tidy(self) -> None:
         """Delete finished jobs, their events and DBOS's records of them once they are old enough."""
@@ -353,6 +381,25 @@ def _after_interruption(interruption: JobInterrupted) -> tuple[str, dict[str, An
     if isinstance(interruption, JobCancelRequested):
         return "cancelled", {"state": JobState.CANCELLED}
     return "handed_back", {"state": JobState.PENDING, "due_at": utc_now()}
+
+
+def _obey_between_runs(
+    requested: JobRequest | None, outcome: str, changes: Mapping[str, Any]
+) -> tuple[str, Mapping[str, Any]]:
+    """Between two runs a job stands at a checkpoint, so what was asked of it is done at once."""
+    if requested is JobRequest.PAUSE:
+        return "paused", {**changes, "state": JobState.PAUSED}
+    if requested is JobRequest.CANCEL:
+        return "cancelled", {**changes, "state": JobState.CANCELLED}
+    return outcome, changes
+
+
+def _describe(error: Exception) -> str:
+    """What to tell the job's owner. A database's error would quote the statement with all its values."""
+    cause = str(getattr(error, "orig", None) or error)
+    lines = cause.splitlines() if isinstance(error, SQLAlchemyError) else [cause]
+    message: str = redact(storable(lines[0] if lines else ""))
+    return message[:ERROR_LENGTH] or type(error).__name__
 
 
 async def _forward(source: asyncio.Event, target: asyncio.Event) -> None:

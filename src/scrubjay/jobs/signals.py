@@ -4,6 +4,7 @@ A signal only saves waiting. Everything it announces is in the database, and who
 """
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
@@ -16,6 +17,8 @@ WORK = "jobs:work"
 CONTROL = "jobs:control"
 SUBSCRIBE_SECONDS = 1.0
 RESUBSCRIBE_SECONDS = 1.0
+SEND_SECONDS = 1.0
+QUIET_SECONDS = 10.0  # after a signal could not be sent: jobs must not wait for the cache at every checkpoint
 
 
 async def wait_for_event(event: asyncio.Event, seconds: float) -> None:
@@ -33,6 +36,7 @@ def events_channel(job_id: str) -> str:
 class JobSignals:
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
+        self._quiet_until = 0.0
 
     async def work(self) -> None:
         await self._send(WORK)
@@ -67,7 +71,12 @@ class JobSignals:
             await asyncio.sleep(RESUBSCRIBE_SECONDS)
 
     async def _send(self, channel: str) -> None:
+        if time.monotonic() < self._quiet_until:
+            return
         try:
-            await self._cache.publish(channel, b"1")
-        except Unavailable as error:
-            log.warning("signal not sent; others will find out by polling", channel=channel, reason=error.message)
+            async with asyncio.timeout(SEND_SECONDS):
+                await self._cache.publish(channel, b"1")
+        except (Unavailable, TimeoutError) as error:
+            self._quiet_until = time.monotonic() + QUIET_SECONDS
+            reason = str(error) or "no answer in time"
+            log.warning("signal not sent; others will find out by polling", channel=channel, reason=reason)

@@ -10,22 +10,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from scrubjay.errors import (
-    ConfigurationError,
-    Conflict,
-    Forbidden,
-    InvalidRequest,
-    RateLimited,
-    Unauthenticated,
-    Unavailable,
-)
+from scrubjay.errors import Conflict, Forbidden, InvalidRequest, RateLimited, Unauthenticated, Unavailable
 from scrubjay.model.clock import utc_now
 from scrubjay.model.page import Page
 from scrubjay.model.tenant import DEFAULT_TENANT_ID, ApiKey, Principal, Scope, SignIn, Tenant
 from scrubjay.storage.cache import Allowance, Cache
 from scrubjay.storage.cache_keys import API_RATE_PERIOD_SECONDS, api_rate
 from scrubjay.storage.database import Database
-from scrubjay.storage.home import ADMIN_KEY_FILE
+from scrubjay.storage.home import ADMIN_KEY_FILE, KEY_LENGTHS
 from scrubjay.storage.keys import ApiKeys
 from scrubjay.storage.secrets import read_private_file, write_private_file
 from scrubjay.storage.sign_ins import SignIns
@@ -34,7 +26,6 @@ from scrubjay.telemetry import get_logger
 
 log = get_logger(__name__)
 
-KEY_LENGTHS = range(32, 257)
 NAME_LENGTHS = range(1, 101)
 MAX_RATE_RPM = 10_000
 LINK_LIFETIME = timedelta(minutes=15)
@@ -221,10 +212,7 @@ def _read_or_make_admin_key(path: Path) -> str:
         # When another process made it first, its key is the key.
         with suppress(FileExistsError):
             write_private_file(path, new_key_text() + "\n")
-    text = read_private_file(path).strip()
-    if len(text) not in KEY_LENGTHS:
-        raise ConfigurationError(f"The key file {path} does not hold a key; delete it, and a new one is made.")
-    return text
+    return read_private_file(path).strip()
 
 
 def _check_name(name: str) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
-from scrubjay.errors import InvalidRequest, NotFound
+from scrubjay.errors import Conflict, InvalidRequest, NotFound
 from scrubjay.jobs import control
 from scrubjay.jobs.events import follow
 from scrubjay.jobs.kinds import JobKinds
@@ -46,8 +46,16 @@ class JobService:
             unique_key=None if unique_key is None else f"{principal.tenant_id}:{unique_key}",
             submitted_by=principal.key_id,
         )
-        async with self._database.writing() as connection:
-            job = await control.submit(connection, job)
+        try:
+            async with self._database.writing() as connection:
+                job = await control.submit(connection, job)
+        except Conflict:
+            # Somebody used the same key at the same moment, and was first.
+            async with self._database.reading() as connection:
+                first = await Jobs(connection).find_by_unique_key(job.unique_key or "")
+            if first is None:
+                raise
+            return first
         await self._signals.work()
         return job
 

@@ -54,6 +54,7 @@ class Database:
             async with self._connect() as connection, connection.begin():
                 yield connection
             return
+        await asyncio.sleep(0)  # nothing below need ever wait, and a task that only writes must not keep the loop
         async with self._writer_turn:
             writer = self._writer or await self._open_writer()
             driver = await _driver(writer)

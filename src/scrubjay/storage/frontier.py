@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
-from sqlalchemy import ForeignKey, UniqueConstraint, and_, insert, or_, select, update
+from sqlalchemy import ColumnElement, ForeignKey, UniqueConstraint, and_, insert, select, update
 from sqlalchemy.orm import Mapped, mapped_column
 
 from scrubjay.model.crawling import FrontierItem, FrontierStatus
@@ -15,9 +16,8 @@ class FrontierRow(Base):
     __tablename__ = "frontier"
     __table_args__ = table_options(
         UniqueConstraint("job_id", "url_hash", name="uq_frontier_url"),
-        partial_index("ix_frontier_best", "job_id", "score", "id", where="status = 'pending'"),
-        partial_index("ix_frontier_depth", "job_id", "depth", "id", where="status = 'pending'"),
-        partial_index("ix_frontier_leases", "job_id", "leased_until", where="status = 'leased'"),
+        partial_index("ix_frontier_depth", "job_id", "status", "depth", "id", where="status = 'pending'"),
+        partial_index("ix_frontier_leases", "job_id", "status", "leased_until", where="status = 'leased'"),
     )
 
     id: Mapped[int] = mapped_column(BIG, primary_key=True, autoincrement=True)
@@ -34,6 +34,16 @@ class FrontierRow(Base):
     attempts: Mapped[int]
     error: Mapped[LongText | None]
     discovered_at: Mapped[datetime] = mapped_column(UtcDateTime)
+
+
+partial_index(
+    "ix_frontier_best",
+    FrontierRow.job_id,
+    FrontierRow.status,
+    FrontierRow.score.desc(),
+    FrontierRow.id,
+    where="status = 'pending'",
+)
 
 
 class Frontier(Repository[FrontierItem]):
@@ -67,26 +77,14 @@ class Frontier(Repository[FrontierItem]):
         until: datetime,
         best_first: bool = False,
     ) -> Sequence[FrontierItem]:
-        """Take the next URLs of a job: pending ones, and leased ones whose lease ran out."""
-        free = or_(
-            FrontierRow.status == FrontierStatus.PENDING,
-            and_(FrontierRow.status == FrontierStatus.LEASED, FrontierRow.leased_until < now),
-        )
-        order = (FrontierRow.score.desc(), FrontierRow.id) if best_first else (FrontierRow.depth, FrontierRow.id)
-        chosen = (
-            (
-                await self.connection.execute(
-                    select(FrontierRow.id)
-                    .where(FrontierRow.job_id == job_id, free)
-                    .order_by(*order)
-                    .limit(limit)
-                    .with_for_update(skip_locked=True)
-                    .with_hint(FrontierRow, "WITH (UPDLOCK, READPAST, ROWLOCK)", "mssql")
-                )
-            )
-            .scalars()
-            .all()
-        )
+        """Take the next URLs of a job: first those whose lease ran out, then pending ones."""
+        expired = and_(FrontierRow.status == FrontierStatus.LEASED, FrontierRow.leased_until < now)
+        chosen = await self._choose(job_id, expired, "ix_frontier_leases", [FrontierRow.leased_until], limit)
+        order = [FrontierRow.score.desc() if best_first else FrontierRow.depth, FrontierRow.id]
+        if len(chosen) < limit:
+            pending = FrontierRow.status == FrontierStatus.PENDING
+            index = "ix_frontier_best" if best_first else "ix_frontier_depth"
+            chosen += await self._choose(job_id, pending, index, order, limit - len(chosen))
         if not chosen:
             return []
         await self.connection.execute(
@@ -100,6 +98,24 @@ class Frontier(Repository[FrontierItem]):
             )
         )
         return await self._items(select(*self._columns).where(FrontierRow.id.in_(chosen)).order_by(*order))
+
+    async def _choose(
+        self, job_id: str, condition: ColumnElement[bool], index: str, order: Sequence[Any], limit: int
+    ) -> list[int]:
+        """Lock the first rows in this order that nobody else has locked.
+
+        MariaDB and MySQL lock every row that they look at, so they are told which index has the order already.
+        """
+        statement = (
+            select(FrontierRow.id)
+            .where(FrontierRow.job_id == job_id, condition)
+            .order_by(*order)
+            .limit(limit)
+            .with_for_update(skip_locked=True)
+            .with_hint(FrontierRow, "WITH (UPDLOCK, READPAST, ROWLOCK)", "mssql")
+            .with_hint(FrontierRow, f"FORCE INDEX ({index})", "mysql")
+        )
+        return list((await self.connection.execute(statement)).scalars())
 
     async def finish(
         self, job_id: str, url_hash: str, lease_id: str, status: FrontierStatus, error: str | None = None

@@ -3,13 +3,14 @@
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
-from scrubjay.errors import HomeInUse, HomeUnusable
+from scrubjay.errors import ConfigurationError, HomeInUse, HomeUnusable
 from scrubjay.storage.secrets import KEY_FILE, read_private_file
 
 ADMIN_KEY_FILE = "admin.key"
+KEY_LENGTHS = range(32, 257)
 LOCK_FILE = "lock"
 
 
@@ -25,12 +26,21 @@ def prepare_home(home: Path) -> None:
         raise HomeUnusable(
             f"The data folder {home} cannot be read and written by this user; change its owner or set SCRUBJAY_HOME."
         )
-    for name in (ADMIN_KEY_FILE, KEY_FILE):
-        try:
-            with suppress(FileNotFoundError):
-                read_private_file(home / name)
-        except OSError as error:
-            raise HomeUnusable(f"The key file {home / name} cannot be read: {error.strerror}.") from error
+    _read_key_file(home / KEY_FILE)
+    admin_key = _read_key_file(home / ADMIN_KEY_FILE)
+    if admin_key is not None and len(admin_key.strip()) not in KEY_LENGTHS:
+        raise ConfigurationError(
+            f"The key file {home / ADMIN_KEY_FILE} does not hold a key; delete it, and a new one is made."
+        )
+
+
+def _read_key_file(path: Path) -> str | None:
+    try:
+        return read_private_file(path)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise HomeUnusable(f"The key file {path} cannot be read: {error.strerror}.") from error
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import ForeignKey, String, UniqueConstraint, bindparam, insert, select
 from sqlalchemy.orm import Mapped, mapped_column
 
-from scrubjay.model.job import Job, JobEvent
+from scrubjay.model.job import JobEvent
 from scrubjay.storage.jobs import JobRow
 from scrubjay.storage.repository import Base, Repository, table_options
 from scrubjay.storage.types import BIG, Id, Json, UtcDateTime
@@ -41,20 +41,6 @@ class JobEvents(Repository[JobEvent]):
         if rows:
             # A single row is spared the machinery that SQLAlchemy has for many.
             await self.connection.execute(_APPEND, rows if len(rows) > 1 else rows[0])
-
-    async def append_to_each(self, jobs: Sequence[Job], type_: str, at: datetime) -> None:
-        """Write, for each of several jobs, the event whose number is the job's last."""
-        if jobs:
-            await self.connection.execute(
-                self._insert,
-                [
-                    {
-                        "job_id": job.id, "sequence": job.event_count, "type": type_, "at": at,
-                        "payload": {"run": job.run},
-                    }
-                    for job in jobs
-                ],
-            )  # fmt: skip
 
     async def after(self, job_id: str, sequence: int, limit: int = 500) -> Sequence[JobEvent]:
         return await self._items(

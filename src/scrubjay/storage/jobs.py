@@ -17,7 +17,7 @@ from scrubjay.storage.workers import WorkerRow
 class JobRow(Base):
     __tablename__ = "jobs"
     __table_args__ = table_options(
-        partial_index("ix_jobs_queue", "priority", "due_at", "id", where="state = 'pending'"),
+        partial_index("ix_jobs_queue", "state", "priority", "due_at", "id", where="state = 'pending'"),
         partial_index("uq_jobs_unique_key", "unique_key", where="unique_key IS NOT NULL", unique=True),
         Index("ix_jobs_state", "state", "worker_id"),
         Index("ix_jobs_tenant", "tenant_id", "created_at"),
@@ -59,7 +59,12 @@ class Jobs(Repository[Job]):
 
     async def lock(self, job_id: str) -> Job | None:
         """The job, with its row locked until the transaction ends."""
-        statement = select(*self._columns).where(JobRow.id == job_id).with_for_update()
+        statement = (
+            select(*self._columns)
+            .where(JobRow.id == job_id)
+            .with_for_update()
+            .with_hint(JobRow, "WITH (UPDLOCK, ROWLOCK)", "mssql")
+        )
         row = (await self.connection.execute(statement)).first()
         return None if row is None else self._item(row)
 
@@ -67,10 +72,7 @@ class Jobs(Repository[Job]):
         return await self.find(JobRow.unique_key == unique_key)
 
     async def claim(self, worker_id: str, kinds: Collection[str], limit: int, now: datetime) -> Sequence[Job]:
-        """Take up to `limit` due jobs for a worker: the most urgent first, each by one worker only.
-
-        Each claimed job has one event number reserved, its last, for saying that it started.
-        """
+        """Take up to `limit` due jobs for a worker: the most urgent first, each by one worker only."""
         rows = await self.connection.execute(_NEXT_DUE.limit(limit), {"due": now, "kinds": list(kinds)})
         jobs = [self._item(row) for row in rows]
         if not jobs:
@@ -82,7 +84,6 @@ class Jobs(Repository[Job]):
                 state=JobState.RUNNING,
                 worker_id=worker_id,
                 run=job.run + 1,
-                event_count=job.event_count + 1,
                 started_at=job.started_at or now,
             )
             for job in jobs
@@ -109,7 +110,12 @@ class Jobs(Repository[Job]):
 
     async def orphans(self) -> Sequence[Job]:
         """Running jobs whose worker is not registered any more, locked."""
-        return await self._items(select(*self._columns).where(_is_orphan()).with_for_update(skip_locked=True))
+        return await self._items(
+            select(*self._columns)
+            .where(_is_orphan())
+            .with_for_update(skip_locked=True)
+            .with_hint(JobRow, "WITH (UPDLOCK, READPAST, ROWLOCK)", "mssql")
+        )
 
     async def finished_before(self, moment: datetime, limit: int) -> Sequence[Job]:
         return await self._items(
@@ -137,6 +143,8 @@ _NEXT_DUE = (
     .order_by(JobRow.priority, JobRow.due_at, JobRow.id)
     .with_for_update(skip_locked=True)
     .with_hint(JobRow, "WITH (UPDLOCK, READPAST, ROWLOCK)", "mssql")
+    # MariaDB and MySQL lock every row that they look at: choosing by another index would lock the whole queue.
+    .with_hint(JobRow, "FORCE INDEX (ix_jobs_queue)", "mysql")
 )
 _CLAIM = (
     update(JobRow)
@@ -145,7 +153,6 @@ _CLAIM = (
         state=JobState.RUNNING,
         worker_id=bindparam("claimed_by"),
         run=JobRow.run + 1,
-        event_count=JobRow.event_count + 1,
         started_at=func.coalesce(JobRow.started_at, bindparam("now", type_=UtcDateTime)),
     )
 )

@@ -12,8 +12,9 @@ if TYPE_CHECKING:
     from alembic.config import Config
 
 MIGRATIONS = Path(__file__).parent / "migrations"
-_LOCK_NAME = "scrubjay-migrate"
-_LOCK_NUMBER = 0x5C12B  # any number that nothing else on the server uses
+_LOCK_NUMBER = 0x5C12B  # any number that nothing else in the database uses
+_MYSQL_LOCK = "CONCAT('scrubjay-', MD5(DATABASE()))"  # names are for the whole server, and of 64 characters at most
+_LOCK_SECONDS = 120
 
 
 def known_revisions() -> list[str]:
@@ -83,8 +84,11 @@ def _take_lock(connection: Connection) -> None:
         connection.execute(text("SELECT pg_advisory_lock(:number)"), {"number": _LOCK_NUMBER})
         connection.commit()
     elif connection.dialect.name == "mysql":
-        connection.execute(text("SELECT GET_LOCK(:name, 120)"), {"name": _LOCK_NAME})
+        statement = text(f"SELECT GET_LOCK({_MYSQL_LOCK}, :seconds)")
+        taken = connection.execute(statement, {"seconds": _LOCK_SECONDS}).scalar()
         connection.commit()
+        if not taken:
+            raise StartupError("The database is being upgraded by another process; start again when that is done.")
 
 
 def _release_lock(connection: Connection) -> None:
@@ -92,4 +96,4 @@ def _release_lock(connection: Connection) -> None:
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_unlock(:number)"), {"number": _LOCK_NUMBER})
     elif connection.dialect.name == "mysql":
-        connection.execute(text("SELECT RELEASE_LOCK(:name)"), {"name": _LOCK_NAME})
+        connection.execute(text(f"SELECT RELEASE_LOCK({_MYSQL_LOCK})"))

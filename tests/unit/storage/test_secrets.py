@@ -156,9 +156,7 @@ def test_a_malformed_key_file_is_explained_and_kept(settings: Settings, content:
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o604, 0o660, 0o620])
-def test_a_key_file_open_to_others_is_refused_with_the_command_that_closes_it(
-    settings: Settings, mode: int
-) -> None:
+def test_a_key_file_open_to_others_is_refused_with_the_command_that_closes_it(settings: Settings, mode: int) -> None:
     open_secret_box(settings)
     path = settings.home / "secret.key"
     path.chmod(mode)
@@ -179,9 +177,7 @@ def test_processes_that_start_together_agree_on_one_key(home: Path) -> None:
         "sys.stdin.readline(); print(open_secret_box(Settings(home=Path(sys.argv[1]))).key_id)"
     )
     command = [sys.executable, "-c", program, str(home)]
-    starters = [
-        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(4)
-    ]
+    starters = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(4)]
     for starter in starters:
         assert starter.stdin is not None
         starter.stdin.write("go\n")

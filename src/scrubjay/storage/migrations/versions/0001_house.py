@@ -95,7 +95,7 @@ def upgrade() -> None:
     op.create_index(
         "ix_jobs_queue",
         "jobs",
-        ["priority", "due_at", "id"],
+        ["state", "priority", "due_at", "id"],
         unique=False,
         sqlite_where=sa.text("state = 'pending'"),
         postgresql_where=sa.text("state = 'pending'"),

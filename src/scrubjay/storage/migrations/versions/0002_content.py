@@ -381,7 +381,7 @@ def upgrade() -> None:
     op.create_index(
         "ix_frontier_best",
         "frontier",
-        ["job_id", "score", "id"],
+        ["job_id", "status", sa.text("score DESC"), "id"],
         unique=False,
         sqlite_where=sa.text("status = 'pending'"),
         postgresql_where=sa.text("status = 'pending'"),
@@ -390,7 +390,7 @@ def upgrade() -> None:
     op.create_index(
         "ix_frontier_depth",
         "frontier",
-        ["job_id", "depth", "id"],
+        ["job_id", "status", "depth", "id"],
         unique=False,
         sqlite_where=sa.text("status = 'pending'"),
         postgresql_where=sa.text("status = 'pending'"),
@@ -399,7 +399,7 @@ def upgrade() -> None:
     op.create_index(
         "ix_frontier_leases",
         "frontier",
-        ["job_id", "leased_until"],
+        ["job_id", "status", "leased_until"],
         unique=False,
         sqlite_where=sa.text("status = 'leased'"),
         postgresql_where=sa.text("status = 'leased'"),

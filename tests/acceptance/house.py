@@ -1,0 +1,96 @@
+"""An open Scrubjay with all its doors, as clients meet it: keys to ask with, jobs to ask about, and every route."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import httpx
+from fastapi import FastAPI
+from fastapi.routing import iter_route_contexts
+
+from scrubjay.api.app import app_around
+from scrubjay.bootstrap import Scrubjay, open_scrubjay
+from scrubjay.model.ids import uuid_from_id
+from scrubjay.model.job import Job
+from scrubjay.model.tenant import ApiKey, Principal, Scope
+from scrubjay.settings import Settings
+
+PLENTY_RPM = 10_000
+# What anybody may ask without a key. A route that is not here must refuse whoever has none.
+PUBLIC_PATHS = frozenset({"/", "/signin", "/api/v1/health", "/api/v1/health/ready", "/openapi.json"})
+
+
+@dataclass(frozen=True, order=True)
+class Place:
+    """One method of one route."""
+
+    method: str
+    pattern: str
+
+    def path(self, ids: Mapping[str, str]) -> str:
+        return self.pattern.format_map(ids)
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.pattern}"
+
+
+def places(app: FastAPI) -> list[Place]:
+    """Every method of every route; a kind of route that this does not understand fails the test that asks."""
+    found = []
+    for route in iter_route_contexts(app.routes):
+        if not (route.path and route.methods):
+            raise AssertionError(f"{route!r} needs a place in these tests")
+        found += [Place(method, route.path) for method in route.methods]
+    return sorted(found)
+
+
+@dataclass(frozen=True)
+class Key:
+    """A key as its owner holds it."""
+
+    record: ApiKey
+    text: str
+
+    @property
+    def uuid(self) -> UUID:
+        return uuid_from_id(self.record.id)
+
+
+class House:
+    def __init__(self, jay: Scrubjay, admin: Principal) -> None:
+        self.jay = jay
+        self.admin = admin
+        self.app = app_around(jay)
+
+    async def key(
+        self, *scopes: Scope, tenant: str | None = None, rpm: int = PLENTY_RPM, expires_at: datetime | None = None
+    ) -> Key:
+        owner = self.admin if tenant is None else await self.jay.access.create_tenant(self.admin, tenant)
+        record, text = await self.jay.access.create_key(
+            owner, name="a key", scopes=scopes or (Scope.ADMIN,), rate_limit_rpm=rpm, expires_at=expires_at
+        )
+        return Key(record, text)
+
+    async def job(self) -> Job:
+        return await self.jay.jobs.submit(self.admin, "diagnostic.steps", {"steps": 1})
+
+    def client(self, key: Key | None = None, **options: Any) -> httpx.AsyncClient:
+        """A client of its own, with its own cookies; close it, or use it as a context."""
+        headers = {} if key is None else {"Authorization": f"Bearer {key.text}"}
+        transport = httpx.ASGITransport(self.app)
+        return httpx.AsyncClient(
+            transport=transport, base_url="http://scrubjay.test", headers=headers, trust_env=False, **options
+        )
+
+    async def ask(self, method: str, path: str, key: Key | None = None, **options: Any) -> httpx.Response:
+        async with self.client(key) as client:
+            return await client.request(method, path, **options)
+
+
+@asynccontextmanager
+async def open_house(settings: Settings) -> AsyncIterator[House]:
+    async with open_scrubjay(settings) as jay:
+        yield House(jay, await jay.access.open_as_admin(settings.home))

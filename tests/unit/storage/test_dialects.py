@@ -1,0 +1,355 @@
+"""The schema and every statement of the repositories, compiled for databases that need not run here."""
+
+import inspect
+import re
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from sqlalchemy import ClauseElement, Connection, Dialect, Index, Table, event
+from sqlalchemy.dialects import mssql, mysql, postgresql, sqlite
+from sqlalchemy.schema import CreateIndex, CreateTable
+from sqlalchemy.sql import Executable
+from tests.examples import LATER, MOMENT, Family, add_family, example, repositories
+
+from scrubjay.model.crawling import FrontierItem, FrontierStatus
+from scrubjay.model.job import Job, Schedule
+from scrubjay.settings import Settings
+from scrubjay.storage import schema
+from scrubjay.storage.database import open_database
+from scrubjay.storage.document_logs import DocumentLogs
+from scrubjay.storage.documents import Documents
+from scrubjay.storage.frontier import Frontier
+from scrubjay.storage.job_events import JobEvents
+from scrubjay.storage.jobs import Jobs
+from scrubjay.storage.keys import ApiKeys
+from scrubjay.storage.repository import Repository
+from scrubjay.storage.schedules import Schedules
+from scrubjay.storage.sign_ins import SignIns
+from scrubjay.storage.tables import metadata
+from scrubjay.storage.tenants import Tenants
+from scrubjay.storage.types import EnumText
+from scrubjay.storage.workers import Workers
+
+DIALECTS: Mapping[str, Dialect] = {
+    "mssql": mssql.dialect(),
+    "mysql": mysql.dialect(),
+    "postgresql": postgresql.dialect(),
+    "sqlite": sqlite.dialect(),
+}
+Call = Callable[[Any], Awaitable[Any]]
+WITH_PARTIAL_INDEXES = ("mssql", "postgresql", "sqlite")
+TABLES = metadata.sorted_tables
+INDEXES = [index for table in TABLES for index in sorted(table.indexes, key=lambda index: str(index.name))]
+PARTIAL = [index for index in INDEXES if index.dialect_options["postgresql"]["where"] is not None]
+
+
+@pytest.fixture(params=DIALECTS)
+def dialect(request: pytest.FixtureRequest) -> Dialect:
+    return DIALECTS[request.param]
+
+
+def ddl(element: Any, dialect: Dialect) -> str:
+    return " ".join(str(element.compile(dialect=dialect)).split())
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
+def test_every_table_can_be_made(table: Table, dialect: Dialect) -> None:
+    statement = ddl(CreateTable(table), dialect)
+    assert statement.startswith(f"CREATE TABLE {table.name} (")
+    for column in table.columns:
+        assert re.search(rf'[(\s"`\[]{column.name}["`\]]? ', statement), column.name
+    assert ("COLLATE utf8mb4_bin" in statement) == (dialect.name == "mysql")
+
+
+def test_times_keep_their_microseconds_everywhere(dialect: Dialect) -> None:
+    expected = {
+        "mssql": "DATETIME2(6)",
+        "mysql": "DATETIME(6)",
+        "postgresql": "TIMESTAMP WITH TIME ZONE",
+        "sqlite": "DATETIME",
+    }
+    statement = ddl(CreateTable(metadata.tables["tenants"]), dialect)
+    assert f"created_at {expected[dialect.name]} NOT NULL" in statement
+
+
+def test_text_takes_every_character_and_any_length_on_sql_server() -> None:
+    statement = ddl(CreateTable(metadata.tables["documents"]), DIALECTS["mssql"])
+    assert "title NVARCHAR(max) NULL" in statement
+    assert "host NVARCHAR(255) NOT NULL" in statement
+    assert not re.search(r"\bTEXT\b", statement)
+
+
+@pytest.mark.parametrize("index", INDEXES, ids=lambda index: index.name)
+def test_every_index_can_be_made(index: Index, dialect: Dialect) -> None:
+    statement = ddl(CreateIndex(index), dialect)
+    unique = "UNIQUE " if index.unique else ""
+    assert index.table is not None
+    assert statement.startswith(f"CREATE {unique}INDEX {index.name} ON {index.table.name} (")
+
+
+@pytest.mark.parametrize("index", PARTIAL, ids=lambda index: index.name)
+def test_a_partial_index_is_partial_wherever_that_exists(index: Index, dialect: Dialect) -> None:
+    statement = ddl(CreateIndex(index), dialect)
+    assert (" WHERE " in statement) == (dialect.name in WITH_PARTIAL_INDEXES)
+    if dialect.name == "mssql":
+        assert "true" not in statement.lower()  # which is no value there
+
+
+@pytest.mark.parametrize(
+    ("name", "columns", "condition"),
+    [
+        ("ix_api_keys_active", "api_keys (is_active)", "is_active = true"),
+        ("ix_documents_active", "documents (tenant_id, id)", "deleted_at IS NULL"),
+        ("ix_jobs_queue", "jobs (state, priority, due_at, id)", "state = 'pending'"),
+        ("ix_frontier_best", "frontier (job_id, status, score DESC, id)", "status = 'pending'"),
+        ("ix_frontier_depth", "frontier (job_id, status, depth, id)", "status = 'pending'"),
+    ],
+)
+@pytest.mark.parametrize("dialect", [DIALECTS[name] for name in WITH_PARTIAL_INDEXES], ids=WITH_PARTIAL_INDEXES)
+def test_the_partial_indexes_of_the_specification_exist(
+    dialect: Dialect, name: str, columns: str, condition: str
+) -> None:
+    """Specification 001, section 13."""
+    index = next(index for index in INDEXES if index.name == name)
+    if dialect.name == "mssql":
+        condition = condition.replace("= true", "= 1")
+    assert ddl(CreateIndex(index), dialect) == f"CREATE INDEX {name} ON {columns} WHERE {condition}"
+
+
+@pytest.mark.parametrize(
+    ("table", "columns"),
+    [
+        ("api_keys", {"key_hash"}),
+        ("collections", {"tenant_id", "name"}),
+        ("tags", {"tenant_id", "name"}),
+        ("documents", {"tenant_id", "natural_key"}),
+        ("chunks", {"document_id", "version", "chunk_index"}),
+        ("frontier", {"job_id", "url_hash"}),
+    ],
+)
+def test_the_unique_keys_of_the_specification_exist(table: str, columns: set[str]) -> None:
+    unique = [set(each.columns.keys()) for each in metadata.tables[table].constraints if hasattr(each, "columns")]
+    assert columns in unique
+
+
+def test_every_name_fits_the_databases_limits() -> None:
+    """PostgreSQL cuts names at 63 bytes, MariaDB at 64; index keys are limited too."""
+    for table in TABLES:
+        for item in (*table.indexes, *table.constraints):
+            assert item.name is None or len(str(item.name)) <= 63
+        keys = [table.primary_key, *table.indexes, *(c for c in table.constraints if hasattr(c, "columns"))]
+        for key in keys:
+            lengths = [getattr(column.type, "length", None) or 8 for column in key.columns]
+            assert 4 * sum(lengths) <= 3072, (table.name, key.name)  # MariaDB, in bytes of utf8mb4
+            assert 2 * sum(lengths) <= (900 if key is table.primary_key else 1700), (table.name, key.name)
+
+
+def test_every_member_of_a_stored_enum_fits_its_column() -> None:
+    for table in TABLES:
+        for column in table.columns:
+            if isinstance(column.type, EnumText) and not column.type.numeric:
+                assert all(len(member.value) <= 24 for member in column.type.enum), (table.name, column.name)
+
+
+def cascades() -> Iterator[tuple[str, str]]:
+    """Which table's deletions change which other table's rows."""
+    for table in TABLES:
+        for key in table.foreign_key_constraints:
+            if key.ondelete in ("CASCADE", "SET NULL"):
+                yield key.referred_table.name, table.name
+
+
+def paths(edges: Sequence[tuple[str, str]], start: str) -> Iterator[tuple[str, ...]]:
+    """Every way from a table along the edges, a way back to where it was included."""
+    stack: list[tuple[str, ...]] = [(start,)]
+    while stack:
+        path = stack.pop()
+        for parent, child in edges:
+            if parent == path[-1]:
+                yield (*path, child)
+                if child not in path:
+                    stack.append((*path, child))
+
+
+def test_no_table_is_reached_by_two_cascades() -> None:
+    """SQL Server refuses a schema in which a deletion could reach the same table twice, or itself."""
+    edges = list(cascades())
+    assert ("documents", "chunks") in edges
+    for table in TABLES:
+        ways = list(paths(edges, table.name))
+        for goal in {way[-1] for way in ways}:
+            found = [way for way in ways if way[-1] == goal]
+            assert len(found) == 1, f"{table.name} reaches {goal} more than once: {found}"
+            assert goal != table.name, f"{table.name} reaches itself"
+
+
+def test_the_check_for_cascades_sees_a_diamond_and_a_cycle() -> None:
+    diamond = [("a", "b"), ("a", "c"), ("b", "d"), ("c", "d")]
+    assert sum(path[-1] == "d" for path in paths(diamond, "a")) == 2
+    assert ("a", "b", "a") in list(paths([("a", "b"), ("b", "a")], "a"))
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A statement as a repository handed it to SQLAlchemy, and the names of its parameters."""
+
+    method: str
+    statement: ClauseElement
+    parameters: tuple[str, ...]
+
+    def compile(self, dialect: Dialect) -> str:
+        keys = list(self.parameters) or None
+        return " ".join(str(self.statement.compile(dialect=dialect, column_keys=keys)).split())
+
+
+class Recorder:
+    """Writes down every statement that is run, under the name of the repository method that runs it."""
+
+    def __init__(self) -> None:
+        self.method = ""
+        self.recorded: list[Recorded] = []
+
+    def __call__(
+        self, _: Connection, statement: Executable, many: Sequence[Mapping[str, Any]], one: Mapping[str, Any], __: Any
+    ) -> None:
+        if self.method and isinstance(statement, ClauseElement):
+            parameters = tuple(dict(many[0]) if many else dict(one))
+            self.recorded.append(Recorded(self.method, statement, parameters))
+
+    @contextmanager
+    def during(self, method: str) -> Iterator[None]:
+        self.method = method
+        yield
+        self.method = ""
+
+
+def methods_of(repository: type[Repository[Any]]) -> set[str]:
+    coroutines = inspect.getmembers(repository, inspect.iscoroutinefunction)
+    return {name for name, _ in coroutines if not name.startswith("_")}
+
+
+def shared_calls(repository: type[Repository[Any]], family: Family) -> Mapping[str, Call]:
+    """How the methods that every repository has can be called; some are only for what a tenant owns."""
+    item, another = example(repository, family), example(repository, family)
+    calls: Mapping[str, Call] = {
+        "add": lambda nouns: nouns.add(item),
+        "add_many": lambda nouns: nouns.add_many([another]),
+        "find": lambda nouns: nouns.find(),
+        "page": lambda nouns: nouns.page(limit=2, offset=3),
+        "count": lambda nouns: nouns.count(),
+    }
+    if repository is DocumentLogs or "tenant_id" not in repository.table.c:
+        return calls
+    key = [family.tenant_id, *(getattr(item, name) for name in repository.key)]
+    return {
+        **calls,
+        "get": lambda nouns: nouns.get(*key),
+        "update": lambda nouns: nouns.update(*key, **{repository.key[0]: key[1]}),
+        "delete": lambda nouns: nouns.delete(*key),
+    }
+
+
+def own_calls(family: Family) -> Mapping[type[Repository[Any]], Mapping[str, Call]]:
+    """How the methods that only one repository has can be called."""
+    tenant_id, job_id = family.tenant_id, family.job.id
+    schedule = Schedule(tenant_id=tenant_id, name="s", kind="k", next_run_at=MOMENT)
+    due = Job(tenant_id=tenant_id, kind="k", due_at=MOMENT)
+    item = FrontierItem(job_id=job_id, url_hash="h", url="u", host="h")
+    lease = {"limit": 5, "now": MOMENT, "until": LATER}
+
+    async def claim(jobs: Jobs) -> None:
+        await jobs.add(due)
+        assert len(await jobs.claim("w", ["j", "k"], 5, LATER)) == 1
+
+    async def lease_both_ways(frontier: Frontier) -> None:
+        assert len(await frontier.lease(job_id, "l", **lease)) == 1
+        await frontier.lease(job_id, "l", best_first=True, **lease)
+
+    return {
+        Tenants: {
+            "find_by_id": lambda tenants: tenants.find_by_id(tenant_id),
+            "find_by_name": lambda tenants: tenants.find_by_name("n"),
+        },
+        ApiKeys: {
+            "find_by_hash": lambda keys: keys.find_by_hash("h"),
+            "find_by_id": lambda keys: keys.find_by_id("k"),
+        },
+        SignIns: {
+            "find_valid": lambda sign_ins: sign_ins.find_valid("h", "link", MOMENT),
+            "consume": lambda sign_ins: sign_ins.consume("h"),
+            "delete_expired": lambda sign_ins: sign_ins.delete_expired(MOMENT),
+        },
+        Jobs: {
+            "find_by_id": lambda jobs: jobs.find_by_id(job_id),
+            "lock": lambda jobs: jobs.lock(job_id),
+            "find_by_unique_key": lambda jobs: jobs.find_by_unique_key("k"),
+            "claim": claim,
+            "change": lambda jobs: jobs.change(job_id, error="x"),
+            "change_held": lambda jobs: jobs.change_held(job_id, 0, new_events=1, error="x"),
+            "requests_of": lambda jobs: jobs.requests_of([job_id, "x"]),
+            "orphans_exist": lambda jobs: jobs.orphans_exist(),
+            "orphans": lambda jobs: jobs.orphans(),
+            "finished_before": lambda jobs: jobs.finished_before(LATER, 5),
+        },
+        JobEvents: {
+            "append": lambda events: events.append(job_id, [("t", {}, MOMENT)]),
+            "after": lambda events: events.after(job_id, 0),
+        },
+        Workers: {
+            "beat": lambda workers: workers.beat("w", MOMENT),
+            "all": lambda workers: workers.all(),
+            "remove": lambda workers: workers.remove(["w"]),
+        },
+        Schedules: {
+            "due": lambda schedules: schedules.due(LATER),
+            "find_by_name": lambda schedules: schedules.find_by_name(tenant_id, "s"),
+            "move_on": lambda schedules: schedules.move_on(schedule, LATER, MOMENT),
+        },
+        Frontier: {
+            "add_new": lambda frontier: frontier.add_new([item]),
+            "lease": lease_both_ways,
+            "finish": lambda frontier: frontier.finish(job_id, "h", "l", FrontierStatus.COMPLETED),
+        },
+    }
+
+
+@pytest.fixture
+async def recorded(settings: Settings) -> Sequence[Recorded]:
+    """Every statement of every method of every repository, run on a real SQLite."""
+    database, recorder = open_database(settings), Recorder()
+    await schema.upgrade(database)
+    event.listen(database.engine.sync_engine, "before_execute", recorder)
+    async with database.writing() as connection:
+        family = await add_family(connection)
+        own = own_calls(family)
+        for repository in repositories():
+            calls = {**shared_calls(repository, family), **own.get(repository, {})}
+            assert methods_of(repository) - methods_of(Repository) == set(own.get(repository, {})), repository
+            for name, call in calls.items():
+                with recorder.during(f"{repository.__name__}.{name}"):
+                    await call(repository(connection))
+    await database.close()
+    return recorder.recorded
+
+
+async def test_every_statement_of_every_repository_compiles_everywhere(recorded: Sequence[Recorded]) -> None:
+    methods = {each.method for each in recorded}
+    assert {f"{Jobs.__name__}.claim", f"{Frontier.__name__}.lease", f"{Documents.__name__}.page"} <= methods
+    assert len(methods) > 200
+    for each in recorded:
+        for dialect in DIALECTS.values():
+            assert re.match(r"(SELECT|INSERT|UPDATE|DELETE)\b", each.compile(dialect)), each.method
+
+
+async def test_rows_that_must_be_locked_are_locked_on_every_server(recorded: Sequence[Recorded]) -> None:
+    """SQL Server has no FOR UPDATE; SQLAlchemy leaves it out there without a word, and hints must say it."""
+    locking = [each for each in recorded if "FOR UPDATE" in each.compile(DIALECTS["postgresql"])]
+    assert {each.method for each in locking} == {"Jobs.lock", "Jobs.claim", "Jobs.orphans", "Frontier.lease"}
+    for each in locking:
+        skips = "SKIP LOCKED" in each.compile(DIALECTS["postgresql"])
+        assert each.compile(DIALECTS["mysql"]).endswith("FOR UPDATE SKIP LOCKED" if skips else "FOR UPDATE")
+        hints = "WITH (UPDLOCK, READPAST, ROWLOCK)" if skips else "WITH (UPDLOCK, ROWLOCK)"
+        assert hints in each.compile(DIALECTS["mssql"]), each.method
