@@ -88,14 +88,14 @@ def id_from_uuid(prefix: str, uuid: UUID) -> str:
 
 def uuid_from_id(identifier: str) -> UUID:
     """The UUID inside an id; text that is not one of our ids is an InvalidRequest."""
-    _, separator, text = identifier.partition("_")
-    text = text[-_UUID_LENGTH:]
+    prefix, _, text = identifier.partition("_")
     try:
         number = 0
-        for character in text:
+        for character in text[-_UUID_LENGTH:]:
             number = (number << 5) | _VALUES[character]
-        if not separator or len(text) != _UUID_LENGTH:
-            raise InvalidRequest(f"'{identifier[:64]}' is not an id.")
-        return UUID(int=number)
+        uuid = UUID(int=number)
     except (KeyError, ValueError) as error:
         raise InvalidRequest(f"'{identifier[:64]}' is not an id.") from error
+    if prefix not in PREFIXES or id_from_uuid(prefix, uuid) != identifier:
+        raise InvalidRequest(f"'{identifier[:64]}' is not an id.")
+    return uuid

@@ -84,22 +84,27 @@ class Database:
     async def _open(self) -> AsyncConnection:
         try:
             return await self.engine.connect()
-        except (OSError, SQLAlchemyError, TimeoutError) as error:
+        except (OSError, SQLAlchemyError, TimeoutError, TypeError) as error:
+            # A TypeError means an option in the URL that the driver does not know.
             raise Unavailable(f"The database does not answer: {_reason(error)}.") from error
 
     async def _open_writer(self) -> AsyncConnection:
-        self._writer = await self._open()
-        await self._writer.execution_options(scrubjay_writing=True)
-        await (await _driver(self._writer)).become_writer()
+        writer = await self._open()
+        try:
+            await writer.execution_options(scrubjay_writing=True)
+            await (await _driver(writer)).become_writer()
+        except BaseException:
+            await _throw_away(writer)
+            raise
+        self._writer = writer
         if self._checkpointer is None:
             self._checkpointer = asyncio.create_task(self._checkpoint_forever())
-        return self._writer
+        return writer
 
     async def _close_writer(self) -> None:
         writer, self._writer = self._writer, None
         if writer is not None:
-            await writer.invalidate()
-            await writer.close()
+            await _throw_away(writer)
 
     async def _checkpoint_forever(self) -> None:
         """Move what was written from the write-ahead log into the database, away from everybody's way."""
@@ -124,6 +129,11 @@ class Database:
         async with self._writer_turn:
             await self._close_writer()
         await self.engine.dispose()
+
+
+async def _throw_away(connection: AsyncConnection) -> None:
+    await connection.invalidate()
+    await connection.close()
 
 
 async def _driver(connection: AsyncConnection) -> sqlite.SqliteConnection:
@@ -165,17 +175,20 @@ def parse_database_url(text_url: str) -> URL:
     """The SQLAlchemy URL with our driver for it; a ConfigurationError names what is wrong."""
     try:
         url = make_url(text_url)
-    except ArgumentError as error:
+    except (ArgumentError, ValueError):
+        # What is wrong may be the password, so the error itself is not shown.
         raise ConfigurationError(
             "The setting 'database_url' is not a database URL; it should look like "
             "postgresql://user:password@host/database."
-        ) from error
+        ) from None
     backend = url.drivername.partition("+")[0]
     if backend not in DRIVERS:
         raise ConfigurationError(
             f"The setting 'database_url' names the unknown database '{backend}'; "
             "use sqlite, postgresql, mysql or mssql."
         )
+    if backend == "sqlite" and url.database in (None, "", ":memory:"):
+        raise ConfigurationError("The setting 'database_url' names no file; use sqlite:////path/to/scrubjay.db.")
     driver, extra = DRIVERS[backend]
     try:
         __import__(driver)
@@ -187,6 +200,8 @@ def parse_database_url(text_url: str) -> URL:
     url = url.set(drivername=f"{dialect}+{driver}")
     if dialect == "mysql" and "charset" not in url.query:
         url = url.update_query_dict({"charset": "utf8mb4"})
+    if dialect == "postgresql" and "sslmode" in url.query:  # as everybody writes it, but asyncpg
+        url = url.difference_update_query(["sslmode"]).update_query_dict({"ssl": str(url.query["sslmode"])})
     return url
 
 

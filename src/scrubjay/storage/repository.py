@@ -31,7 +31,7 @@ M = TypeVar("M")
 BATCH = 500
 
 
-# Names and keys are compared byte by byte on MariaDB/MySQL too, as on every other database.
+# Names and keys are compared byte by byte on MariaDB/MySQL too, but for spaces at their end, which do not count there.
 MYSQL_OPTIONS = {"mysql_charset": "utf8mb4", "mysql_collate": "utf8mb4_bin"}
 # Every constraint has a name that a later migration can rely on.
 CONSTRAINT_NAMES = {

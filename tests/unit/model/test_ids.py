@@ -133,7 +133,7 @@ GOOD = "job_" + "0" * 28
         "nothing_" + "0" * 24,
         "what_" + "0" * 27,  # of our length, but of no kind that we have
         "x" * 10_000,
-        str(uuid4()),
+        "0190163d-8694-739b-aea5-966c26f8ad91",  # a UUID itself
         "../../etc/passwd",
         "'; DROP TABLE jobs; --",
     ],
