@@ -21,10 +21,10 @@ $(STAMP): pyproject.toml constraints.txt
 run: install ## Serve Scrubjay on http://127.0.0.1:8642 (data in .scrubjay/)
 	$(BIN)/scrubjay serve
 
-test: install ## Run the tests; what needs a missing server is skipped and says so
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+test: install ## Run the tests but the slowest; what needs a missing server is skipped and says so
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not slow'
 
-test-all: install ## Run the tests; a missing server is a failure
+test-all: install ## Run all tests; a missing server is a failure
 	SCRUBJAY_TEST_REQUIRE_SERVERS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
 
 check: install ## Lint, types, import layers, generated docs

@@ -48,7 +48,9 @@ def spoil_file(name: str) -> Callable[[Path], object]:
 DATABASE, JOBS = "SCRUBJAY_DATABASE_URL", "SCRUBJAY_JOBS_DATABASE_URL"
 LOGIN = f"jay:{PASSWORD}@"
 CASES = {
-    "a database URL that is none": Bad(("'database_url'", "postgresql://user:password@host"), {DATABASE: "garbage"}),
+    "a database URL that is none": Bad(
+        ("'database_url'", "postgresql://user:password@host"), {DATABASE: "garbage"}, commands=(SERVE, KEYS)
+    ),
     "a database port that is none": Bad(
         ("'database_url'", "postgresql://user:password@host"),
         {DATABASE: f"postgresql://{LOGIN}localhost:x/y"},
@@ -71,9 +73,11 @@ CASES = {
     "a MySQL that is not there": Bad(
         ("127.0.0.1:1", "connect", DATABASE), {DATABASE: f"mysql://{LOGIN}127.0.0.1:1/x"}, commands=(KEYS,)
     ),
-    "a database that is a folder": Bad(("unable to open", DATABASE), {DATABASE: "sqlite:////proc"}),
+    "a database that is a folder": Bad(
+        ("unable to open", DATABASE), {DATABASE: "sqlite:////proc"}, commands=(WORKER, MIGRATE)
+    ),
     "a database file that is something else": Bad(
-        ("not a database",), spoil=spoil_file("scrubjay.db"), commands=(WORKER, MIGRATE)
+        ("not a database",), spoil=spoil_file("scrubjay.db"), commands=(KEYS,)
     ),
     "a jobs database URL that is none": Bad(
         ("'jobs_database_url'", "should look like"), {JOBS: "garbage"}, commands=(WORKER,)
@@ -95,7 +99,9 @@ CASES = {
         ("admin.key", "run: chmod 600"), spoil=lambda home: write_private(home / "admin.key", f"sj_{'x' * 40}", 0o644)
     ),
     "a secret key that others can read": Bad(
-        ("secret.key", "run: chmod 600"), spoil=lambda home: write_private(home / "secret.key", "x" * 44, 0o640)
+        ("secret.key", "run: chmod 600"),
+        spoil=lambda home: write_private(home / "secret.key", "x" * 44, 0o640),
+        commands=(MIGRATE, KEYS),
     ),
     "an admin key that is a folder": Bad(
         ("admin.key", "directory"), spoil=lambda home: (home / "admin.key").mkdir(), commands=(KEYS,)
@@ -107,7 +113,7 @@ CASES = {
     "a secret key that is none": Bad(
         ("secret.key", "base64 of 32 bytes"),
         spoil=lambda home: write_private(home / "secret.key", PASSWORD),
-        commands=(SERVE, WORKER, KEYS),
+        commands=(WORKER, KEYS),
     ),
     "a secret key setting that is none": Bad(
         ("SCRUBJAY_SECRET_KEY", "base64 of 32 bytes"), {"SCRUBJAY_SECRET_KEY": PASSWORD}, commands=(WORKER,)

@@ -1,10 +1,20 @@
 """Fixtures for tests of the whole program on real databases: settings that make jobs move fast."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.logbook import keep_logbook
 
 from scrubjay.settings import Settings
+
+
+@pytest.fixture(autouse=True)
+def logged() -> Iterator[None]:
+    """Log as the program does: unconfigured, structlog spends seconds on drawing one traceback."""
+    with keep_logbook("info", "human") as logbook:
+        yield
+    print(logbook.text)
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])

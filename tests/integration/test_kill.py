@@ -94,6 +94,7 @@ async def assert_nothing_was_lost(shop: Workshop, jobs: list[Job], kills: int) -
 
 
 @on_sqlite
+@pytest.mark.slow
 @pytest.mark.timeout(240)
 async def test_a_job_survives_twenty_kills_of_the_only_worker(
     shop: Workshop, settings: Settings, tmp_path: Path, chance: random.Random
@@ -109,6 +110,7 @@ async def test_a_job_survives_twenty_kills_of_the_only_worker(
 
 
 @on_postgres
+@pytest.mark.slow
 @pytest.mark.timeout(240)
 async def test_a_job_survives_twenty_kills_of_the_worker_that_has_it(
     shop: Workshop, settings: Settings, tmp_path: Path, chance: random.Random
@@ -130,6 +132,7 @@ async def test_a_job_survives_twenty_kills_of_the_worker_that_has_it(
         await assert_nothing_was_lost(shop, jobs, KILLS)
 
 
+@pytest.mark.slow
 @pytest.mark.postgres
 @pytest.mark.timeout(120)
 async def test_with_default_settings_a_job_runs_again_within_thirty_seconds(home: Path, postgres_url: str) -> None:

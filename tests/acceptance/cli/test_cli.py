@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import stat
 import subprocess
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 import typer
 from tests.acceptance.command_line import PATIENCE_SECONDS, SCRUBJAY, environment, run, the_sentence
+from typer.testing import CliRunner
 
 from scrubjay import __version__
 from scrubjay.cli.app import app
@@ -48,11 +50,23 @@ def test_every_command_and_option_has_a_help_text() -> None:
             assert (parameter.help or "").strip(), f"`scrubjay {' '.join(path)}`: {parameter.name} needs a help text"
 
 
+def is_help_of(path: tuple[str, ...], shown: str) -> bool:
+    first = " ".join((COMMANDS[path].help or "").split("\n\n")[0].split())
+    return "Usage:" in shown and first[:40] in " ".join(shown.split())
+
+
+# In this process, because twenty new ones take as long as all the rest.
 @pytest.mark.parametrize("path", COMMANDS, ids=lambda path: " ".join(path) or "scrubjay")
-def test_help_is_shown(path: tuple[str, ...], home: Path) -> None:
-    shown = " ".join(ok(home, *path, "--help").split())
-    assert "Usage:" in shown
-    assert " ".join((COMMANDS[path].help or "").split("\n\n")[0].split())[:40] in shown
+def test_help_is_shown(path: tuple[str, ...]) -> None:
+    result = CliRunner().invoke(app, [*path, "--help"])
+    assert result.exit_code == 0
+    assert is_help_of(path, result.stdout)
+
+
+@pytest.mark.parametrize("path", [(), ("serve",), ("keys", "create")], ids=" ".join)
+def test_help_is_shown_without_a_home(path: tuple[str, ...], tmp_path: Path) -> None:
+    assert is_help_of(path, ok(tmp_path / "nowhere", *path, "--help"))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_version_is_printed(home: Path) -> None:
@@ -88,23 +102,17 @@ def test_a_key_lives_from_create_to_rm(home: Path) -> None:
     the_sentence(run("keys", "rm", made["id"], home=home), made["id"], "not found")
 
 
-def test_a_key_alone_on_its_line_can_be_piped(home: Path) -> None:
-    printed = ok(home, "keys", "create", "x")
-    assert printed.startswith("sj_")
-    assert len(printed.split()) == 1
-
-
 def test_a_table_shows_names_as_they_are_and_ids_in_full(home: Path) -> None:
     names = ["[bold]not[/bold] markup", "[/b]"]
     for name in names:
-        ok(home, "keys", "create", name)
+        # The key stands alone on its line, so that it can be piped.
+        assert re.fullmatch(r"sj_\S+\n", ok(home, "keys", "create", name))
     table = run("keys", "ls", home=home, COLUMNS="200")
     assert (table.returncode, table.stderr) == (0, "")
     assert all(name in table.stdout for name in names)
-    narrow = run("keys", "ls", home=home, COLUMNS="60").stdout
-    for key in as_json(home, "keys", "ls", "--json"):
-        assert len(key["id"]) == ID_LENGTH
-        assert key["id"] in narrow
+    ids = re.findall(r"cred_\w+", table.stdout)
+    assert [len(identifier) for identifier in ids] == [ID_LENGTH] * 3
+    assert re.findall(r"cred_\w+", run("keys", "ls", home=home, COLUMNS="60").stdout) == ids
 
 
 def test_a_key_of_another_tenant_is_not_in_our_list(home: Path) -> None:
@@ -128,12 +136,10 @@ def test_the_key_of_the_command_line_cannot_remove_itself(home: Path) -> None:
         (("keys", "create", "x" * 101), "name must have"),
         (("keys", "create", "\x1b[2J"), "control characters"),
         (("keys", "create", os.fsdecode(b"\xff")), "UTF-8"),
-        (("keys", "create", "x", "--tenant", "\t"), "name must have"),
         (("keys", "disable", "cred_nothing"), "not found"),
         (("jobs", "show", os.fsdecode(b"\xff")), "UTF-8"),
         (("jobs", "submit", "nonsense"), "no kind of job called 'nonsense'"),
         (("jobs", "submit", "diagnostic.steps", "--payload", "{"), "--payload is not JSON"),
-        (("jobs", "submit", "diagnostic.steps", "--priority", "urgent"), "high, normal or low"),
     ],
     ids=lambda value: repr(value)[:40],
 )
@@ -177,7 +183,7 @@ def test_a_job_is_submitted_looked_at_and_steered(home: Path) -> None:
     assert job in ok(home, "jobs", "ls", "--state", "pending")
 
 
-@pytest.mark.parametrize("command", ["show", "events", "cancel"])
+@pytest.mark.parametrize("command", ["show", "cancel"])
 def test_an_unknown_job_is_one_sentence(home: Path, command: str) -> None:
     the_sentence(run("jobs", command, "job_nothing", home=home), "Job 'job_nothing' does not exist.")
 
