@@ -5,8 +5,8 @@ The same statements run on SQLite (embedded default), PostgreSQL and MariaDB/MyS
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -51,8 +51,9 @@ class Database:
     async def writing(self, *, long: bool = False) -> AsyncIterator[AsyncConnection]:
         """A transaction that writes. `long` says that a statement may take more than a few milliseconds."""
         if self.dialect != "sqlite":
-            async with self._connect() as connection, connection.begin():
-                yield connection
+            with _told_as_unavailable():
+                async with self._connect() as connection, connection.begin():
+                    yield connection
             return
         await asyncio.sleep(0)  # nothing below need ever wait, and a task that only writes must not keep the loop
         async with self._writer_turn:
@@ -69,9 +70,10 @@ class Database:
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[AsyncConnection]:
-        async with self._connect() as connection:
-            yield connection
-            await connection.rollback()
+        with _told_as_unavailable():
+            async with self._connect() as connection:
+                yield connection
+                await connection.rollback()
 
     @asynccontextmanager
     async def _connect(self) -> AsyncIterator[AsyncConnection]:
@@ -129,6 +131,17 @@ class Database:
         async with self._writer_turn:
             await self._close_writer()
         await self.engine.dispose()
+
+
+@contextmanager
+def _told_as_unavailable() -> Iterator[None]:
+    """A server that hangs up in the middle is not the caller's fault: it may simply try again."""
+    try:
+        yield
+    except DBAPIError as error:
+        if not error.connection_invalidated:
+            raise
+        raise Unavailable(f"The database hung up: {_reason(error)}.") from error
 
 
 async def _throw_away(connection: AsyncConnection) -> None:
@@ -238,6 +251,9 @@ def _ping_after_idling(engine: AsyncEngine) -> None:
 
     @event.listens_for(engine.sync_engine, "checkout")
     def _on_checkout(connection: Any, record: ConnectionPoolEntry, _: Any) -> None:
+        is_closed = getattr(getattr(connection, "driver_connection", None), "is_closed", None)
+        if is_closed is not None and is_closed():  # asyncpg knows by itself that the server hung up
+            raise DisconnectionError
         if time.monotonic() - record.info.get("idle_since", time.monotonic()) < PING_AFTER_SECONDS:
             return
         try:
