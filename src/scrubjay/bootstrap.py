@@ -39,8 +39,7 @@ async def open_scrubjay(settings: Settings, *, working: bool = False) -> AsyncIt
     """Everything, ready to use. With `working`, this process also runs jobs until the context ends."""
     prepare_home(settings.home)
     async with AsyncExitStack() as stack:
-        alone = working and settings.is_embedded
-        if alone:
+        if working and settings.is_embedded:
             stack.enter_context(own_home(settings.home))
         secrets = open_secret_box(settings)
         database = open_database(settings)
@@ -57,7 +56,7 @@ async def open_scrubjay(settings: Settings, *, working: bool = False) -> AsyncIt
             from scrubjay.jobs.engine import JobEngine
 
             await _reach_jobs_database(settings)
-            engine = JobEngine(settings, database, signals, kinds, alone=alone)
+            engine = JobEngine(settings, database, signals, kinds, alone=database.dialect == "sqlite")
             await engine.start()
             stack.push_async_callback(engine.stop)
         yield Scrubjay(

@@ -1,6 +1,6 @@
 """Every setting, read in one place: the environment (`SCRUBJAY_*`), then `scrubjay.toml`, then defaults.
 
-`docs/settings.md` is generated from the descriptions below (`make docs`); a test keeps the two equal.
+`docs/reference/settings.md` is generated from the descriptions below (`make docs`); a test keeps the two equal.
 """
 
 import tomllib
@@ -154,5 +154,5 @@ def _describe(error: ValidationError) -> str:
     # The setting itself; what follows in `loc` are Pydantic's names for the parts of its type.
     name = str(first["loc"][0]) if first["loc"] else "settings"
     if first["type"] == "extra_forbidden":
-        return f"{CONFIG_FILE} has an unknown setting '{name}'; docs/settings.md lists the known ones."
+        return f"{CONFIG_FILE} has an unknown setting '{name}'; docs/reference/settings.md lists the known ones."
     return f"The setting '{name}' (SCRUBJAY_{name.upper()}) is not valid: {first['msg'].removeprefix('Value error, ')}."
