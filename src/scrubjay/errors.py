@@ -2,6 +2,7 @@
 
 ScrubjayError
 ├── InvalidRequest            the caller sent something wrong; names the field
+│   └── UrlInvalid            not an address that can be fetched
 ├── Unauthenticated           no key, or one that is not ours
 ├── Forbidden                 a good key without the scope
 ├── NotFound                  no such thing for this tenant
@@ -16,6 +17,11 @@ ScrubjayError
 │   ├── JobCancelRequested
 │   ├── JobHandedBack
 │   └── JobTakenOver
+├── UrlBlocked                an address that this deployment must not reach
+├── HostBlocked               somebody blocked the host
+│   └── CircuitOpen           it failed too often, and is left alone for a while
+├── FetchFailed               a request that ended without a usable answer; has an error_type
+├── ExtractionFailed          content that could not be turned into text; has an error_type
 ├── JobFailedForGood          a handler says that trying again is useless
 └── StartupError              one sentence saying what to do; the process exits
     ├── ConfigurationError
@@ -101,6 +107,48 @@ class JobHandedBack(JobInterrupted):
 
 class JobTakenOver(JobInterrupted):
     """This run no longer owns the job; another worker took it up."""
+
+
+class UrlInvalid(InvalidRequest):
+    """This is not a web address that can be fetched."""
+
+
+class UrlBlocked(ScrubjayError):
+    """This address must not be reached from here."""
+
+    error_type = "blocked_address"
+
+
+class HostBlocked(ScrubjayError):
+    """This host is blocked."""
+
+    error_type = "blocked_host"
+
+
+class CircuitOpen(HostBlocked):
+    """This host failed too often; it is left alone for a while."""
+
+    error_type = "circuit_open"
+
+    def __init__(self, message: str | None = None, *, wait_seconds: float = 0.0) -> None:
+        super().__init__(message, wait_seconds=wait_seconds)
+        self.wait_seconds = wait_seconds
+
+
+class FetchFailed(ScrubjayError):
+    """The page could not be fetched."""
+
+    def __init__(self, message: str | None = None, *, error_type: str, **details: Any) -> None:
+        super().__init__(message, error_type=error_type, **details)
+        self.error_type = error_type
+
+
+class ExtractionFailed(ScrubjayError):
+    """The content could not be turned into text."""
+
+    def __init__(self, message: str | None = None, *, error_type: str = "extraction", **details: Any) -> None:
+        super().__init__(message, error_type=error_type, **details)
+        self.error_type = error_type
 
 
 class JobFailedForGood(ScrubjayError):

@@ -17,6 +17,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from scrubjay import __version__
 from scrubjay.errors import ConfigurationError
 
 CONFIG_FILE = "scrubjay.toml"
@@ -42,10 +43,25 @@ class Settings(BaseSettings):
     cache_url: str | None = Field(
         None, description="`redis://…` to share cache, counters and live events. Default: in process."
     )
+    chromium_path: Path | None = Field(
+        None, description="The Chromium that the `browser` strategy drives. Default: the one that is installed."
+    )
+    common_crawl_url: str = Field(
+        "https://index.commoncrawl.org", description="Common Crawl's index, asked by discovery jobs."
+    )
+    crawl_user_agent: str = Field(
+        f"Scrubjay/{__version__}", min_length=1, max_length=500, description="How crawls introduce themselves to sites."
+    )
     database_pool_size: int = Field(10, ge=1, le=200, description="Connections per process to a database server.")
     database_url: str | None = Field(
         None,
         description="`sqlite:///…`, `postgresql://…`, `mysql://…` or `mssql://…`. Default: `$home/scrubjay.db`.",
+    )
+    extract_processes: int | None = Field(
+        None, ge=1, le=64, description="Processes that turn pages into text. Default: one per core, at most 4."
+    )
+    extract_seconds: float = Field(
+        20.0, ge=1, le=600, description="How long the extraction of one page may take before it is given up."
     )
     jobs_database_url: str | None = Field(
         None,
@@ -57,6 +73,11 @@ class Settings(BaseSettings):
     )
     job_retention_days: int = Field(
         30, ge=1, le=3650, description="How long finished jobs and their event logs are kept."
+    )
+    llm_api_key: SecretStr | None = Field(None, description="Key for `llm_url`.")
+    llm_model: str | None = Field(None, description="Model that the `llm` extraction strategy asks.")
+    llm_url: str | None = Field(
+        None, description="Base of an OpenAI-compatible API (`https://…/v1`) for the `llm` extraction strategy."
     )
     log_format: Literal["auto", "human", "json"] = Field(
         "auto", description="`human`, `json`, or `auto`: human on a terminal, JSON otherwise."

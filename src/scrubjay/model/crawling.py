@@ -74,6 +74,7 @@ class FrontierItem:
     url: str
     host: str
     depth: int = 0
+    redirects: int = 0  # that led here
     score: float = 0.0
     status: FrontierStatus = FrontierStatus.PENDING
     parent_url: str | None = None
@@ -82,3 +83,69 @@ class FrontierItem:
     attempts: int = 0
     error: str | None = None
     discovered_at: datetime = field(default_factory=utc_now)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CrawledPage:
+    """What the last crawl of a scope (a plan, or a site crawled by hand) knows of one address."""
+
+    scope_id: str
+    url_hash: str
+    tenant_id: str
+    job_id: str
+    url: str
+    depth: int = 0
+    parent_url: str | None = None
+    status: int | None = None  # of HTTP; nothing when no answer came
+    error_type: str | None = None
+    error: str | None = None
+    content_type: str | None = None
+    etag: str | None = None
+    last_modified: str | None = None
+    size_bytes: int = 0
+    body_sha256: str | None = None
+    content_sha256: str | None = None  # of the Markdown
+    duplicate_of: str | None = None  # the hash of the address that had the same content first
+    title: str | None = None
+    method: str | None = None  # that extracted it
+    content: bytes | None = None  # the Markdown, zstd-compressed
+    details: bytes | None = None  # metadata, links and response headers, as zstd-compressed JSON
+    duration_ms: int = 0
+    fetched_at: datetime = field(default_factory=utc_now)
+    changed_at: datetime = field(default_factory=utc_now)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownPage:
+    """What a crawl needs of an earlier one's page to notice that it did not change."""
+
+    url_hash: str
+    etag: str | None
+    last_modified: str | None
+    body_sha256: str | None
+    content_sha256: str | None
+    details: bytes | None
+    changed_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageSeen:
+    """A page that still has the content it had; an error is why it could not be looked at this time."""
+
+    url_hash: str
+    depth: int
+    duration_ms: int
+    seen_at: datetime
+    error_type: str | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteMemory:
+    """What a scope has learned of a host's boilerplate, as `extract/boilerplate.py` packs it."""
+
+    scope_id: str
+    host: str
+    tenant_id: str
+    memory: bytes
+    updated_at: datetime = field(default_factory=utc_now)

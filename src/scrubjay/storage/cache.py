@@ -21,6 +21,8 @@ PREFIX = "scrubjay:"
 
 _FIRST_LOCK_PAUSE_SECONDS = 0.01
 _LONGEST_LOCK_PAUSE_SECONDS = 0.25
+CROWDED_SECONDS = 0.05  # how soon to ask again when a place is needed that somebody else has
+PROBE_SECONDS = 30.0  # an open circuit's probe that is not heard of for so long is given to another
 
 log = get_logger(__name__)
 
@@ -71,6 +73,30 @@ class Cache(Protocol):
 
     def lock(self, name: str, *, ttl_seconds: float, wait_seconds: float = 0) -> AbstractAsyncContextManager[bool]:
         """Yields whether the lock was obtained. It lapses after `ttl_seconds`, whatever its owner does."""
+        ...
+
+    async def admit(self, key: str, token: str, *, interval_seconds: float, limit: int, lease_seconds: float) -> float:
+        """Zero lets `token` in: `interval_seconds` after the one before, and beside fewer than `limit` others.
+
+        Otherwise the seconds after which to ask again. Whoever is in leaves with `dismiss`, or after its lease.
+        """
+        ...
+
+    async def dismiss(self, key: str, token: str) -> None: ...
+
+    async def defer(self, key: str, seconds: float) -> None:
+        """Admit nobody for so long."""
+        ...
+
+    async def try_circuit(self, key: str, *, timeout_seconds: float) -> float:
+        """Zero when the circuit is closed, or for the one probe that an open one allows after its timeout.
+
+        Otherwise the seconds after which to ask again.
+        """
+        ...
+
+    async def report_to_circuit(self, key: str, *, success: bool, threshold: int, timeout_seconds: float) -> bool:
+        """Count a failure, or close the circuit with a success. True when it stands open now."""
         ...
 
     async def publish(self, channel: str, message: bytes) -> None: ...

@@ -22,6 +22,8 @@ API_RATE_SECONDS = 2 * _MINUTE
 CIRCUIT_SECONDS = _HOUR
 CRAWL_LOCK_SECONDS = 5 * _MINUTE
 QUERY_LOCK_SECONDS = 30
+ROBOTS_SECONDS = 7 * _DAY  # asked for again after a day; an old copy still counts while the host cannot be reached
+ROBOTS_UNREACHABLE_SECONDS = _MINUTE
 
 
 def crawl_result(url: str, *, tenant_id: str) -> str:
@@ -60,6 +62,10 @@ def crawl_lock(url: str, *, tenant_id: str) -> str:
 
 def query_lock(query: str, *, tenant_id: str) -> str:
     return f"lock:query:{_digest(tenant_id, query)}"
+
+
+def robots(origin: str) -> str:
+    return f"cache:robots:{_digest(origin)}"
 
 
 def _digest(*parts: str) -> str:

@@ -8,10 +8,12 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from scrubjay.errors import InvalidRequest
 from scrubjay.storage.cache import (
+    CROWDED_SECONDS,
+    PROBE_SECONDS,
     Allowance,
     CacheStats,
     describe_allowance,
@@ -31,6 +33,19 @@ class _Entry:
     expires_at: float
 
 
+@dataclass(slots=True)
+class _Gate:
+    next_at: float = 0.0
+    inside: dict[str, float] = field(default_factory=dict)  # token → when its lease runs out
+
+
+@dataclass(slots=True)
+class _Circuit:
+    failures: int = 0
+    opened_at: float | None = None
+    probe_until: float = 0.0
+
+
 class MemoryCache:
     """Implements `Cache` in process."""
 
@@ -41,6 +56,8 @@ class MemoryCache:
         self._bytes = 0
         self._writes_since_purge = 0
         self._locks: dict[str, _Entry] = {}
+        self._gates: dict[str, _Gate] = {}
+        self._circuits: dict[str, _Circuit] = {}
         self._subscribers: dict[str, set[_Subscriber]] = {}
         self._hits = 0
         self._misses = 0
@@ -94,6 +111,57 @@ class MemoryCache:
                 del self._locks[name]
 
         return hold_lock(obtain, release, wait_seconds)
+
+    async def admit(self, key: str, token: str, *, interval_seconds: float, limit: int, lease_seconds: float) -> float:
+        now = time.monotonic()
+        gate = self._gates.get(key) or self._open_gate(key, now)
+        gate.inside = {held: until for held, until in gate.inside.items() if until > now}
+        if gate.next_at > now:
+            return gate.next_at - now
+        if len(gate.inside) >= limit:
+            return CROWDED_SECONDS
+        gate.next_at = now + interval_seconds
+        gate.inside[token] = now + lease_seconds
+        return 0.0
+
+    async def dismiss(self, key: str, token: str) -> None:
+        gate = self._gates.get(key)
+        if gate is not None:
+            gate.inside.pop(token, None)
+
+    async def defer(self, key: str, seconds: float) -> None:
+        now = time.monotonic()
+        gate = self._gates.get(key) or self._open_gate(key, now)
+        gate.next_at = max(gate.next_at, now + seconds)
+
+    def _open_gate(self, key: str, now: float) -> "_Gate":
+        if len(self._gates) >= self._max_entries:
+            self._gates = {name: gate for name, gate in self._gates.items() if gate.inside or gate.next_at > now}
+        gate = self._gates[key] = _Gate()
+        return gate
+
+    async def try_circuit(self, key: str, *, timeout_seconds: float) -> float:
+        circuit = self._circuits.get(key)
+        if circuit is None or circuit.opened_at is None:
+            return 0.0
+        now = time.monotonic()
+        wait = max(circuit.opened_at + timeout_seconds, circuit.probe_until) - now
+        if wait > 0:
+            return wait
+        circuit.probe_until = now + PROBE_SECONDS
+        return 0.0
+
+    async def report_to_circuit(self, key: str, *, success: bool, threshold: int, timeout_seconds: float) -> bool:
+        if success:
+            self._circuits.pop(key, None)
+            return False
+        if len(self._circuits) >= self._max_entries:
+            self._circuits.pop(next(iter(self._circuits)))
+        circuit = self._circuits.setdefault(key, _Circuit())
+        circuit.failures += 1
+        if circuit.opened_at is not None or circuit.failures >= threshold:
+            circuit.opened_at, circuit.probe_until = time.monotonic(), 0.0
+        return circuit.opened_at is not None
 
     async def publish(self, channel: str, message: bytes) -> None:
         for subscriber in self._subscribers.get(channel, ()):

@@ -14,13 +14,16 @@ from redis.exceptions import RedisError, ResponseError
 
 from scrubjay.errors import ConfigurationError, InvalidRequest, Unavailable
 from scrubjay.storage.cache import (
+    CROWDED_SECONDS,
     PREFIX,
+    PROBE_SECONDS,
     Allowance,
     CacheStats,
     describe_allowance,
     hold_lock,
     milliseconds,
 )
+from scrubjay.storage.cache_keys import CIRCUIT_SECONDS
 from scrubjay.telemetry import redact
 
 _TIMEOUT_SECONDS = 5
@@ -61,6 +64,61 @@ end
 return {allowed, current, previous, elapsed_ms}
 """
 
+_NOW_MS = """
+local time = redis.call('TIME')
+local now = time[1] * 1000 + time[2] / 1000
+"""
+
+_ADMIT = (
+    _NOW_MS
+    + """
+local interval, limit, lease, crowded = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+local next_at = tonumber(redis.call('GET', KEYS[1]) or 0)
+if next_at > now then return tostring(next_at - now) end
+redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now)
+if redis.call('ZCARD', KEYS[2]) >= limit then return tostring(crowded) end
+if interval > 0 then
+  redis.call('SET', KEYS[1], string.format('%.3f', now + interval), 'PX', math.ceil(interval) + 1)
+end
+redis.call('ZADD', KEYS[2], now + lease, ARGV[1])
+redis.call('PEXPIRE', KEYS[2], math.ceil(lease) + 1)
+return '0'
+"""
+)
+
+_DEFER = (
+    _NOW_MS
+    + """
+local until_at = now + tonumber(ARGV[1])
+if until_at > tonumber(redis.call('GET', KEYS[1]) or 0) then
+  redis.call('SET', KEYS[1], string.format('%.3f', until_at), 'PX', math.ceil(tonumber(ARGV[1])) + 1)
+end
+"""
+)
+
+_TRY_CIRCUIT = (
+    _NOW_MS
+    + """
+local opened_at = tonumber(redis.call('HGET', KEYS[1], 'opened_at') or '')
+if not opened_at then return '0' end
+local wait = math.max(opened_at + ARGV[1], tonumber(redis.call('HGET', KEYS[1], 'probe_until') or 0)) - now
+if wait > 0 then return tostring(wait) end
+redis.call('HSET', KEYS[1], 'probe_until', string.format('%.3f', now + ARGV[2]))
+return '0'
+"""
+)
+
+_REPORT_TO_CIRCUIT = (
+    _NOW_MS
+    + """
+local failures = redis.call('HINCRBY', KEYS[1], 'failures', 1)
+local opened = redis.call('HEXISTS', KEYS[1], 'opened_at') == 1 or failures >= tonumber(ARGV[1])
+if opened then redis.call('HSET', KEYS[1], 'opened_at', string.format('%.3f', now), 'probe_until', 0) end
+redis.call('PEXPIRE', KEYS[1], ARGV[2])
+return opened and 1 or 0
+"""
+)
+
 _RELEASE = """
 if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end
 return 0
@@ -94,6 +152,10 @@ class RedisCache:
         self._increment = self._redis.register_script(_INCREMENT)
         self._allow = self._redis.register_script(_ALLOW)
         self._release = self._redis.register_script(_RELEASE)
+        self._admit = self._redis.register_script(_ADMIT)
+        self._defer = self._redis.register_script(_DEFER)
+        self._try_circuit = self._redis.register_script(_TRY_CIRCUIT)
+        self._report_to_circuit = self._redis.register_script(_REPORT_TO_CIRCUIT)
         self._hits = 0
         self._misses = 0
 
@@ -153,6 +215,33 @@ class RedisCache:
                 await self._release(keys=[key], args=[token])
 
         return hold_lock(obtain, release, wait_seconds)
+
+    async def admit(self, key: str, token: str, *, interval_seconds: float, limit: int, lease_seconds: float) -> float:
+        times = [interval_seconds * 1000, limit, lease_seconds * 1000, CROWDED_SECONDS * 1000]
+        with _unavailable():
+            wait = await self._admit(keys=[PREFIX + key, f"{PREFIX}{key}:inside"], args=[token, *times])
+        return float(wait) / 1000
+
+    async def dismiss(self, key: str, token: str) -> None:
+        with _unavailable():
+            await self._redis.zrem(f"{PREFIX}{key}:inside", token)
+
+    async def defer(self, key: str, seconds: float) -> None:
+        with _unavailable():
+            await self._defer(keys=[PREFIX + key], args=[seconds * 1000])
+
+    async def try_circuit(self, key: str, *, timeout_seconds: float) -> float:
+        with _unavailable():
+            wait = await self._try_circuit(keys=[PREFIX + key], args=[timeout_seconds * 1000, PROBE_SECONDS * 1000])
+        return float(wait) / 1000
+
+    async def report_to_circuit(self, key: str, *, success: bool, threshold: int, timeout_seconds: float) -> bool:
+        with _unavailable():
+            if success:
+                await self._redis.unlink(PREFIX + key)
+                return False
+            kept_ms = milliseconds(max(CIRCUIT_SECONDS, 2 * timeout_seconds))
+            return bool(await self._report_to_circuit(keys=[PREFIX + key], args=[threshold, kept_ms]))
 
     async def publish(self, channel: str, message: bytes) -> None:
         with _unavailable():

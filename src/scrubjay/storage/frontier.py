@@ -1,12 +1,13 @@
 """The frontier of a crawl: every URL it found, claimed in leased batches."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, ForeignKey, UniqueConstraint, and_, insert, select, update
+from sqlalchemy import ColumnElement, ForeignKey, UniqueConstraint, and_, bindparam, func, insert, select, update
 from sqlalchemy.orm import Mapped, mapped_column
 
+from scrubjay.model.crawl_spec import CrawlStrategy
 from scrubjay.model.crawling import FrontierItem, FrontierStatus
 from scrubjay.storage.repository import BATCH, Base, Repository, table_options
 from scrubjay.storage.types import BIG, EnumText, Hash, Id, LongText, Name, UtcDateTime, partial_index
@@ -26,6 +27,7 @@ class FrontierRow(Base):
     url: Mapped[LongText]
     host: Mapped[Name]
     depth: Mapped[int]
+    redirects: Mapped[int] = mapped_column(server_default="0")
     score: Mapped[float]
     status: Mapped[FrontierStatus] = mapped_column(EnumText(FrontierStatus))
     parent_url: Mapped[LongText | None]
@@ -55,7 +57,9 @@ class Frontier(Repository[FrontierItem]):
         """Add the URLs that this job has not seen; returns how many were new."""
         added = 0
         for start in range(0, len(items), BATCH):
-            batch = {item.url_hash: item for item in items[start : start + BATCH]}
+            batch: dict[str, FrontierItem] = {}
+            for item in items[start : start + BATCH]:
+                batch.setdefault(item.url_hash, item)
             job_id = items[start].job_id
             known = await self.connection.execute(
                 select(FrontierRow.url_hash).where(FrontierRow.job_id == job_id, FrontierRow.url_hash.in_(list(batch)))
@@ -75,15 +79,16 @@ class Frontier(Repository[FrontierItem]):
         limit: int,
         now: datetime,
         until: datetime,
-        best_first: bool = False,
+        strategy: CrawlStrategy = CrawlStrategy.BFS,
+        avoid_hosts: Collection[str] = (),
     ) -> Sequence[FrontierItem]:
         """Take the next URLs of a job: first those whose lease ran out, then pending ones."""
-        expired = and_(FrontierRow.status == FrontierStatus.LEASED, FrontierRow.leased_until < now)
+        elsewhere = [FrontierRow.host.not_in(list(avoid_hosts))] if avoid_hosts else []
+        expired = and_(FrontierRow.status == FrontierStatus.LEASED, FrontierRow.leased_until < now, *elsewhere)
         chosen = await self._choose(job_id, expired, "ix_frontier_leases", [FrontierRow.leased_until], limit)
-        order = [FrontierRow.score.desc() if best_first else FrontierRow.depth, FrontierRow.id]
+        index, order = _ORDERS[strategy]
         if len(chosen) < limit:
-            pending = FrontierRow.status == FrontierStatus.PENDING
-            index = "ix_frontier_best" if best_first else "ix_frontier_depth"
+            pending = and_(FrontierRow.status == FrontierStatus.PENDING, *elsewhere)
             chosen += await self._choose(job_id, pending, index, order, limit - len(chosen))
         if not chosen:
             return []
@@ -98,6 +103,39 @@ class Frontier(Repository[FrontierItem]):
             )
         )
         return await self._items(select(*self._columns).where(FrontierRow.id.in_(chosen)).order_by(*order))
+
+    async def release(self, job_id: str) -> None:
+        """Give back what is leased, whoever leased it: for the one run that holds the job."""
+        await self.connection.execute(
+            update(FrontierRow)
+            .where(FrontierRow.job_id == job_id, FrontierRow.status == FrontierStatus.LEASED)
+            .values(status=FrontierStatus.PENDING, lease_id=None, leased_until=None)
+        )
+
+    async def settle(self, job_id: str, settled: Sequence[tuple[str, FrontierStatus, str | None]]) -> None:
+        """Mark URLs, by hash, as done with: for the one run that holds the job."""
+        if settled:
+            await self.connection.execute(
+                _SETTLE,
+                [
+                    {"of_job": job_id, "of_url": url_hash, "now_status": status, "now_error": error}
+                    for url_hash, status, error in settled
+                ],
+            )
+
+    async def parent_of(self, job_id: str, url_hash: str) -> str | None:
+        """The address that led to one: by a link, or by a redirect."""
+        parent: str | None = await self.connection.scalar(
+            select(FrontierRow.parent_url).where(FrontierRow.job_id == job_id, FrontierRow.url_hash == url_hash)
+        )
+        return parent
+
+    async def tally(self, job_id: str) -> Mapping[FrontierStatus, int]:
+        """How many URLs of a job are in each state."""
+        rows = await self.connection.execute(
+            select(FrontierRow.status, func.count()).where(FrontierRow.job_id == job_id).group_by(FrontierRow.status)
+        )
+        return {status: int(count) for status, count in rows}
 
     async def _choose(
         self, job_id: str, condition: ColumnElement[bool], index: str, order: Sequence[Any], limit: int
@@ -131,3 +169,17 @@ class Frontier(Repository[FrontierItem]):
             .values(status=status, error=error, leased_until=None)
         )
         return bool(result.rowcount)
+
+
+# A depth-first crawl adds a page's links in reverse, so that both orders run along an index.
+_ORDERS: Mapping[CrawlStrategy, tuple[str, Sequence[Any]]] = {
+    CrawlStrategy.BFS: ("ix_frontier_depth", [FrontierRow.depth, FrontierRow.id]),
+    CrawlStrategy.DFS: ("ix_frontier_depth", [FrontierRow.depth.desc(), FrontierRow.id.desc()]),
+    CrawlStrategy.BEST_FIRST: ("ix_frontier_best", [FrontierRow.score.desc(), FrontierRow.id]),
+}
+_SETTLE = (
+    update(FrontierRow)
+    .where(FrontierRow.job_id == bindparam("of_job"), FrontierRow.url_hash == bindparam("of_url"))
+    .values(status=bindparam("now_status"), error=bindparam("now_error"), leased_until=None)
+    .execution_options(synchronize_session=False)
+)

@@ -4,6 +4,7 @@ from scrubjay.storage import (
     chunks,
     collections,
     configs,
+    crawled_pages,
     deliveries,
     document_logs,
     documents,
@@ -23,6 +24,7 @@ from scrubjay.storage import (
     rules,
     schedules,
     sign_ins,
+    site_memories,
     tags,
     tenants,
     versions,
@@ -35,6 +37,6 @@ from scrubjay.storage.repository import Base
 NOUNS = (
     tenants, keys, sign_ins, jobs, job_events, workers, schedules, collections, tags, rules, plans, operations,
     ledger, configs, hosts, proxies, frontier, documents, versions, document_logs, chunks, embeddings, outbox,
-    watches, webhooks, deliveries, domains, inventory,
+    watches, webhooks, deliveries, domains, inventory, crawled_pages, site_memories,
 )  # fmt: skip
 metadata = Base.metadata

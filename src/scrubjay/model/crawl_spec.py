@@ -1,0 +1,130 @@
+"""What one crawl is asked to do: where it starts, how far it goes, how it behaves, what it keeps."""
+
+import re
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator
+
+from scrubjay.errors import InvalidRequest
+
+MAX_PATTERN_LENGTH = 500
+_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # what HTTP allows as the name of a header
+_FORBIDDEN_HEADERS = frozenset(
+    {"host", "content-length", "transfer-encoding", "connection", "upgrade", "te", "trailer", "accept-encoding"}
+)
+
+Pattern = Annotated[str, StringConstraints(min_length=1, max_length=MAX_PATTERN_LENGTH)]
+Address = Annotated[str, StringConstraints(min_length=1, max_length=2048, strip_whitespace=True)]
+
+
+class CrawlStrategy(StrEnum):
+    BFS = "bfs"
+    DFS = "dfs"
+    BEST_FIRST = "best_first"
+
+
+class CrawlMode(StrEnum):
+    SEQUENTIAL = "sequential"  # one page after the other, in the exact order of the strategy
+    CONCURRENT = "concurrent"
+
+
+class Extent(StrEnum):
+    """Which links are followed, seen from where the crawl started."""
+
+    CHILDREN = "children"  # the start's folder and below
+    HOST = "host"  # the same host
+    DOMAIN = "domain"  # the same registrable domain, with all its subdomains
+    ANYWHERE = "anywhere"
+
+
+class Strictness(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", use_enum_values=False)
+
+
+class CrawlAuth(Strictness):
+    """Credentials for the start's origin. `secret` is sealed wherever it is stored."""
+
+    type: Literal["basic", "bearer", "api_key"]
+    name: str | None = Field(None, max_length=200)  # user name, or the header's name
+    secret: str = Field(repr=False, max_length=10_000)
+
+
+class CrawlSpec(Strictness):
+    """The payload of a `crawl` job. Limits are those of the specifications, widened for the command line."""
+
+    start_urls: tuple[Address, ...] = Field(min_length=1, max_length=1000)
+    scope_id: str | None = Field(None, max_length=32)  # whose pages these are; by default the site's own
+
+    strategy: CrawlStrategy = CrawlStrategy.BFS
+    mode: CrawlMode = CrawlMode.CONCURRENT
+    max_depth: int = Field(10, ge=0, le=1000)
+    max_pages: int = Field(1000, ge=1, le=100_000_000)
+    max_seconds: float | None = Field(None, gt=0, le=31_536_000)
+    keywords: tuple[Annotated[str, StringConstraints(min_length=1, max_length=100)], ...] = Field((), max_length=100)
+    score_threshold: float = Field(0.0, ge=0, le=1)
+
+    follow_links: bool = True
+    extent: Extent = Extent.HOST
+    include: tuple[Pattern, ...] = Field((), max_length=100)
+    exclude: tuple[Pattern, ...] = Field((), max_length=100)
+    use_sitemaps: bool = True
+    follow_redirects: bool = True
+    max_redirects: int = Field(10, ge=0, le=20)
+
+    respect_robots: bool = True
+    user_agent: str | None = Field(None, min_length=1, max_length=500)
+    headers: dict[str, str] = Field(default_factory=dict, max_length=50)
+    auth: CrawlAuth | None = None
+    proxy_id: str | None = Field(None, max_length=32)
+    delay_ms: int = Field(100, ge=0, le=60_000)
+    rate_limit_rps: float | None = Field(None, ge=0.01, le=10_000)
+    concurrency: int = Field(16, ge=1, le=256)
+    host_concurrency: int = Field(8, ge=1, le=64)
+    timeout_seconds: float = Field(30.0, ge=0.1, le=600)
+    max_bytes: int = Field(50 * 1024 * 1024, ge=1024, le=1024 * 1024 * 1024)
+    retries: int = Field(2, ge=0, le=10)
+
+    extraction: Literal["markdown", "structured", "raw", "browser", "trafilatura", "crawl4ai", "llm"] = "markdown"
+    fields: dict[str, str] = Field(default_factory=dict, max_length=100)
+    learn_boilerplate: bool = True
+    keep_originals: bool = False
+    refresh: bool = False  # fetch everything anew, even what says that it did not change
+
+    @field_validator("headers")
+    @classmethod
+    def _check_headers(cls, headers: dict[str, str]) -> dict[str, str]:
+        for name, value in headers.items():
+            if not _NAME.fullmatch(name) or name.lower() in _FORBIDDEN_HEADERS:
+                raise ValueError(f"the header '{name[:50]}' cannot be set")
+            if len(value) > 8000 or any(ord(character) < 32 and character != "\t" for character in value):
+                raise ValueError(f"the value of the header '{name[:50]}' cannot be sent")
+        return headers
+
+    @field_validator("user_agent")
+    @classmethod
+    def _check_user_agent(cls, value: str | None) -> str | None:
+        if value is not None and any(ord(character) < 32 for character in value):
+            raise ValueError("a user agent is one line of text")
+        return value
+
+    @field_validator("include", "exclude")
+    @classmethod
+    def _check_patterns(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
+        for pattern in patterns:
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise ValueError(f"'{pattern}' is not a regular expression: {error}") from error
+        return patterns
+
+
+def read_spec(values: dict[str, Any]) -> CrawlSpec:
+    """The spec, or InvalidRequest that names the field."""
+    try:
+        return CrawlSpec.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"]) or "spec"
+        message = first["msg"].removeprefix("Value error, ")
+        raise InvalidRequest(f"{field}: {message}.", field=field) from error

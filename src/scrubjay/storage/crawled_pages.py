@@ -1,0 +1,142 @@
+"""Crawled pages: per scope, what its last crawl knows of every address, with the text itself."""
+
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from dataclasses import fields
+from datetime import datetime
+
+from sqlalchemy import ForeignKey, Index, bindparam, delete, select, update
+from sqlalchemy.orm import Mapped, mapped_column
+
+from scrubjay.model.crawling import CrawledPage, KnownPage, PageSeen
+from scrubjay.storage.repository import BATCH, Base, Repository, table_options
+from scrubjay.storage.types import BYTES, Hash, Id, LongText, Name, Number, UtcDateTime
+
+PAGE = 200
+
+
+class CrawledPageRow(Base):
+    __tablename__ = "crawled_pages"
+    __table_args__ = table_options(
+        Index("ix_crawled_pages_job", "job_id", "url_hash"),
+        Index("ix_crawled_pages_content", "scope_id", "content_sha256"),
+    )
+
+    scope_id: Mapped[Id] = mapped_column(primary_key=True)
+    url_hash: Mapped[Hash] = mapped_column(primary_key=True)
+    tenant_id: Mapped[Id] = mapped_column(ForeignKey("tenants.id"))
+    job_id: Mapped[Id]
+    url: Mapped[LongText]
+    depth: Mapped[int]
+    parent_url: Mapped[LongText | None]
+    status: Mapped[int | None]
+    error_type: Mapped[Name | None]
+    error: Mapped[LongText | None]
+    content_type: Mapped[LongText | None]
+    etag: Mapped[LongText | None]
+    last_modified: Mapped[LongText | None]
+    size_bytes: Mapped[Number]
+    body_sha256: Mapped[Hash | None]
+    content_sha256: Mapped[Hash | None]
+    duplicate_of: Mapped[Hash | None]
+    title: Mapped[LongText | None]
+    method: Mapped[Name | None]
+    content: Mapped[bytes | None] = mapped_column(BYTES)
+    details: Mapped[bytes | None] = mapped_column(BYTES)
+    duration_ms: Mapped[int]
+    fetched_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    changed_at: Mapped[datetime] = mapped_column(UtcDateTime)
+
+
+class CrawledPages(Repository[CrawledPage]):
+    row = CrawledPageRow
+    model = CrawledPage
+    noun = "crawled page"
+    key = ("scope_id", "url_hash")
+
+    async def put(self, pages: Sequence[CrawledPage]) -> None:
+        """Store pages in place of what was known of them."""
+        for start in range(0, len(pages), BATCH):
+            by_key = {(page.scope_id, page.url_hash): page for page in pages[start : start + BATCH]}
+            for scope_id in {scope for scope, _ in by_key}:
+                hashes = [url_hash for scope, url_hash in by_key if scope == scope_id]
+                await self.connection.execute(
+                    delete(CrawledPageRow).where(
+                        CrawledPageRow.scope_id == scope_id, CrawledPageRow.url_hash.in_(hashes)
+                    )
+                )
+            await self.add_many(list(by_key.values()))
+
+    async def confirm(self, scope_id: str, job_id: str, seen: Sequence[PageSeen]) -> None:
+        """Note that pages were seen again, and still have their content."""
+        if seen:
+            values = [
+                {
+                    "in_scope": scope_id,
+                    "of_url": page.url_hash,
+                    "now_job": job_id,
+                    "now_depth": page.depth,
+                    "now_error_type": page.error_type,
+                    "now_error": page.error,
+                    "took_ms": page.duration_ms,
+                    "seen_at": page.seen_at,
+                }
+                for page in seen
+            ]
+            await self.connection.execute(_CONFIRM, values)
+
+    async def known(self, scope_id: str, hashes: Collection[str]) -> Mapping[str, KnownPage]:
+        """What earlier crawls kept of these addresses, by hash; the text itself is not read."""
+        if not hashes:
+            return {}
+        rows = await self.connection.execute(
+            select(*_KNOWN).where(CrawledPageRow.scope_id == scope_id, CrawledPageRow.url_hash.in_(list(hashes)))
+        )
+        return {row.url_hash: KnownPage(**row._mapping) for row in rows}
+
+    async def first_with_content(self, scope_id: str, job_id: str, contents: Collection[str]) -> Mapping[str, str]:
+        """Content hash → the address hash under which this crawl has it already."""
+        if not contents:
+            return {}
+        rows = await self.connection.execute(
+            select(CrawledPageRow.content_sha256, CrawledPageRow.url_hash).where(
+                CrawledPageRow.scope_id == scope_id,
+                CrawledPageRow.content_sha256.in_(list(contents)),
+                CrawledPageRow.job_id == job_id,
+                CrawledPageRow.duplicate_of.is_(None),
+            )
+        )
+        return {content: url_hash for content, url_hash in rows if content is not None}
+
+    async def of_job(self, job_id: str, *, after: str = "") -> AsyncIterator[CrawledPage]:
+        """Every page that a job fetched or confirmed, a batch at a time."""
+        while True:
+            batch = await self._items(
+                select(*self._columns)
+                .where(CrawledPageRow.job_id == job_id, CrawledPageRow.url_hash > after)
+                .order_by(CrawledPageRow.url_hash)
+                .limit(PAGE)
+            )
+            for page in batch:
+                yield page
+            if len(batch) < PAGE:
+                return
+            after = batch[-1].url_hash
+
+
+_KNOWN = [CrawledPageRow.__table__.c[field.name] for field in fields(KnownPage)]
+_CONFIRM = (
+    update(CrawledPageRow)
+    .where(
+        CrawledPageRow.scope_id == bindparam("in_scope"),
+        CrawledPageRow.url_hash == bindparam("of_url"),
+    )
+    .values(
+        job_id=bindparam("now_job"),
+        depth=bindparam("now_depth"),
+        error_type=bindparam("now_error_type"),
+        error=bindparam("now_error"),
+        duration_ms=bindparam("took_ms"),
+        fetched_at=bindparam("seen_at"),
+    )
+    .execution_options(synchronize_session=False)
+)

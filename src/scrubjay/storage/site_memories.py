@@ -1,0 +1,38 @@
+"""Site memories: what a scope has learned of each host's boilerplate."""
+
+from datetime import datetime
+
+from sqlalchemy import ForeignKey, delete
+from sqlalchemy.orm import Mapped, mapped_column
+
+from scrubjay.model.crawling import SiteMemory
+from scrubjay.storage.repository import Base, Repository, table_options
+from scrubjay.storage.types import BYTES, Id, Name, UtcDateTime
+
+
+class SiteMemoryRow(Base):
+    __tablename__ = "site_memories"
+    __table_args__ = table_options()
+
+    scope_id: Mapped[Id] = mapped_column(primary_key=True)
+    host: Mapped[Name] = mapped_column(primary_key=True)
+    tenant_id: Mapped[Id] = mapped_column(ForeignKey("tenants.id"))
+    memory: Mapped[bytes] = mapped_column(BYTES)
+    updated_at: Mapped[datetime] = mapped_column(UtcDateTime)
+
+
+class SiteMemories(Repository[SiteMemory]):
+    row = SiteMemoryRow
+    model = SiteMemory
+    noun = "site memory"
+    key = ("scope_id", "host")
+
+    async def recall(self, tenant_id: str, scope_id: str, host: str) -> SiteMemory | None:
+        return await self.find(self._is(tenant_id, (scope_id, host)))
+
+    async def put(self, memory: SiteMemory) -> None:
+        """Store what is known now in place of what was known."""
+        await self.connection.execute(
+            delete(SiteMemoryRow).where(SiteMemoryRow.scope_id == memory.scope_id, SiteMemoryRow.host == memory.host)
+        )
+        await self.add(memory)
