@@ -1,0 +1,165 @@
+"""The frontier of one running crawl: which links become work, and which work is taken up next.
+
+The URLs themselves are rows (`storage/frontier.py`); here is what one run knows in memory, and can lose.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from scrubjay.crawl.relevance import Relevance
+from scrubjay.crawl.scope import Scope
+from scrubjay.crawl.traps import TrapMemory, find_trap, strip_session
+from scrubjay.crawl.urls import hash_url, host_of, normal_form
+from scrubjay.model.clock import utc_now
+from scrubjay.model.crawl_spec import CrawlMode, CrawlSpec, CrawlStrategy, Extent
+from scrubjay.model.crawling import FrontierItem, FrontierStatus
+from scrubjay.model.extraction import Anchor
+from scrubjay.model.ids import new_id
+from scrubjay.storage.frontier import Frontier
+
+LEASE_SECONDS = 600.0
+MAX_SEEN = 300_000  # addresses remembered in memory; the database knows the rest
+
+Settled = tuple[FrontierItem, FrontierStatus, str | None]
+
+
+class CrawlFrontier:
+    """One run's view of a job's frontier. Only its `window` of leased URLs is ever in memory."""
+
+    def __init__(self, job_id: str, spec: CrawlSpec, scope: Scope) -> None:
+        self.scope = scope
+        self.refused: Counter[str] = Counter()  # why links did not become work
+        self._job_id = job_id
+        self._spec = spec
+        self._lease_id = new_id("lease")
+        self._relevance = Relevance(spec.keywords)
+        self._traps = TrapMemory()
+        self._seen: set[int] = set()
+        sequential = spec.mode is CrawlMode.SEQUENTIAL
+        self.window = 1 if sequential else 2 * spec.concurrency + 16
+        # Beyond this, more URLs of a host would only wait in memory and keep those of other hosts out of it.
+        several_hosts = spec.extent in (Extent.DOMAIN, Extent.ANYWHERE) or len(spec.start_urls) > 1
+        self._host_window = min(self.window, 4 * spec.host_concurrency) if several_hosts else self.window
+        self._leased: Counter[str] = Counter()
+
+    @property
+    def leased(self) -> int:
+        return self._leased.total()
+
+    def start_item(self, url: str) -> FrontierItem:
+        return self._item(url, depth=0, score=1.0, parent_url=None)
+
+    def redirected(self, item: FrontierItem, target: str) -> FrontierItem | None:
+        """The work that a redirect leads to; nothing when the target does not belong to the crawl."""
+        if item.depth == 0:
+            self.scope.add_root(target)
+        reason = self.scope.refusal(target)
+        if reason is not None:
+            self.refused[reason] += 1
+            return None
+        return self._item(target, depth=item.depth, score=item.score, parent_url=item.url, redirects=item.redirects + 1)
+
+    def follow(self, item: FrontierItem, anchors: Iterable[Anchor]) -> list[FrontierItem]:
+        """The links of a page that may be new work; the database decides which of them are."""
+        if not self._spec.follow_links or item.depth >= self._spec.max_depth:
+            return []
+        found = []
+        for anchor in anchors:
+            key = hash(anchor.url)
+            if key in self._seen:
+                continue
+            if len(self._seen) >= MAX_SEEN:
+                self._seen.clear()
+            self._seen.add(key)
+            new = self._consider(item, anchor)
+            if new is not None:
+                found.append(new)
+        if self._spec.strategy is CrawlStrategy.DFS:
+            found.reverse()
+        return found
+
+    def _consider(self, item: FrontierItem, anchor: Anchor) -> FrontierItem | None:
+        url = strip_session(anchor.url)
+        reason = self.scope.refusal(url) or find_trap(url, item.url) or self._traps.find_trap(url)
+        if reason is not None:
+            self.refused[reason] += 1
+            return None
+        score = 0.0
+        if self._spec.keywords:
+            score = self._relevance.score_link(url, anchor.text, anchor.context)
+            if self._spec.strategy is CrawlStrategy.BEST_FIRST and score < self._spec.score_threshold:
+                self.refused["irrelevant"] += 1
+                return None
+        return self._item(url, depth=item.depth + 1, score=score, parent_url=item.url)
+
+    def listed(self, url: str) -> list[FrontierItem]:
+        """The work that an entry of a sitemap is, if it belongs to the crawl."""
+        root = FrontierItem(job_id=self._job_id, url_hash="", url=self.scope.roots[0], host="")
+        return self.follow(root, [Anchor(url)])
+
+    def learn(self, url: str, content_hash: str) -> None:
+        """Tell the trap memory what a page contained."""
+        self._traps.learn(url, content_hash)
+
+    def _item(self, url: str, **values: Any) -> FrontierItem:
+        return FrontierItem(
+            job_id=self._job_id, url_hash=hash_url(normal_form(url)), url=url, host=host_of(url), **values
+        )
+
+    async def take_back(self, connection: AsyncConnection) -> None:
+        """Free what an earlier run of this job had leased."""
+        await Frontier(connection).release(self._job_id)
+        self._leased.clear()
+
+    async def add(self, connection: AsyncConnection, items: Sequence[FrontierItem]) -> int:
+        return await Frontier(connection).add_new(items) if items else 0
+
+    async def lease(self, connection: AsyncConnection, room: int) -> Sequence[FrontierItem]:
+        """Take up work for the free part of the window, at most `room`."""
+        free = min(room, self.window - self.leased)
+        if free <= 0:
+            return []
+        now = utc_now()
+        crowded = [host for host, count in self._leased.items() if count >= self._host_window]
+        items = await Frontier(connection).lease(
+            self._job_id,
+            self._lease_id,
+            limit=free,
+            now=now,
+            until=now + timedelta(seconds=LEASE_SECONDS),
+            strategy=self._spec.strategy,
+            avoid_hosts=crowded,
+        )
+        self._leased.update(item.host for item in items)
+        return items
+
+    async def settle(self, connection: AsyncConnection, settled: Sequence[Settled]) -> None:
+        rows = [(item.url_hash, status, error) for item, status, error in settled]
+        await Frontier(connection).settle(self._job_id, rows)
+
+    def forget(self, items: Iterable[FrontierItem]) -> None:
+        """These URLs are settled; their places in the window are free."""
+        for item in items:
+            self._leased[item.host] -= 1
+            if self._leased[item.host] <= 0:
+                del self._leased[item.host]
+
+    async def leads_back(self, connection: AsyncConnection, item: FrontierItem, target: str) -> bool:
+        """Whether a redirect's target is one of the redirects that led to it."""
+        wanted, known = hash_url(normal_form(target)), Frontier(connection)
+        at = item.url_hash
+        for _ in range(item.redirects):
+            parent = await known.parent_of(self._job_id, at)
+            if parent is None:
+                return False
+            at = hash_url(normal_form(parent))
+            if at == wanted:
+                return True
+        return False
+
+    async def tally(self, connection: AsyncConnection) -> Mapping[FrontierStatus, int]:
+        return await Frontier(connection).tally(self._job_id)

@@ -1,0 +1,124 @@
+"""Web addresses: read once by the WHATWG rules, checked by a second reader, and brought into one normal form."""
+
+import hashlib
+from dataclasses import dataclass
+from functools import lru_cache
+from urllib.parse import unquote
+
+import ada_url
+import tldextract
+import yarl
+
+from scrubjay.errors import UrlInvalid
+
+MAX_URL_LENGTH = 2048
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+
+# The list that comes with the package; it is never downloaded.
+_suffixes = tldextract.TLDExtract(suffix_list_urls=(), cache_dir=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Url:
+    """A web address that can be fetched. `text` has neither credentials nor fragment."""
+
+    text: str
+    scheme: str
+    host: str  # without brackets
+    port: int
+    username: str | None = None
+    password: str | None = None
+
+    @property
+    def origin(self) -> tuple[str, str, int]:
+        return self.scheme, self.host, self.port
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def parse_url(text: str, base: str | None = None, *, field: str = "url") -> Url:
+    """The address, or UrlInvalid. Two parsers must agree on where it leads: what one of them checks and another
+    dials would otherwise be two different hosts."""
+    if len(text) > MAX_URL_LENGTH:
+        raise UrlInvalid(f"The address is longer than {MAX_URL_LENGTH} characters.", field=field)
+    try:
+        url = ada_url.URL(text, base)
+    except (ValueError, UnicodeEncodeError):
+        raise UrlInvalid("This is not a web address.", field=field) from None
+    scheme = url.protocol[:-1]
+    if scheme not in _DEFAULT_PORTS:
+        raise UrlInvalid(f"Only http and https addresses can be fetched, not '{scheme}:'.", field=field)
+    if not url.hostname:
+        raise UrlInvalid("The address has no host.", field=field)
+    if not _is_possible(url.hostname.removesuffix(".")):
+        raise UrlInvalid("The address has no valid host.", field=field)
+    if url.hostname.endswith("."):  # the same host, but it would slip past what is said about hosts
+        url.hostname = url.hostname[:-1]
+    username, password = unquote(url.username), unquote(url.password)
+    if username or password:
+        url.username = url.password = ""
+    if url.hash:
+        url.hash = ""
+    href = url.href.removesuffix("#")
+    if len(href) > MAX_URL_LENGTH:
+        raise UrlInvalid(f"The address is longer than {MAX_URL_LENGTH} characters.", field=field)
+    host = url.hostname.strip("[]")
+    port = int(url.port) if url.port else _DEFAULT_PORTS[scheme]
+    _require_one_reading(href, scheme, host, port, field)
+    return Url(href, scheme, host, port, username or None, password or None)
+
+
+def _is_possible(host: str) -> bool:
+    """Whether DNS could know the name; address literals pass as well."""
+    return len(host) <= 253 and all(0 < len(label) <= 63 for label in host.split("."))
+
+
+def _require_one_reading(href: str, scheme: str, host: str, port: int, field: str) -> None:
+    """aiohttp reads addresses with yarl; it must find the host that was checked."""
+    try:
+        other = yarl.URL(href, encoded=True)
+        same = (other.scheme, other.raw_host, other.port) == (scheme, host, port) and other.user is None
+    except ValueError:
+        same = False
+    if not same:
+        raise UrlInvalid("The address can be read in more than one way.", field=field)
+
+
+def normalize_url(text: str, base: str | None = None, *, field: str = "url") -> str:
+    """The one form under which an address is known: lower-case host, no default port, no fragment, no
+    credentials, sorted query, no trailing slash except the root's."""
+    return normal_form(parse_url(text, base, field=field).text)
+
+
+def normal_form(href: str) -> str:
+    """The normal form of an address that `parse_url` gave."""
+    start, question, query = href.partition("?")
+    # The root's slash is the third one.
+    if start.endswith("/") and start.count("/") > 3:
+        start = start.rstrip("/")
+        if start.count("/") < 3:
+            start += "/"
+    if not question or not query:
+        return start
+    if "&" in query:
+        query = "&".join(sorted(part for part in query.split("&") if part))
+    return f"{start}?{query}" if query else start
+
+
+def host_of(href: str) -> str:
+    """The host of an address that `parse_url` gave, without its port."""
+    authority = href[href.index("//") + 2 :].partition("/")[0]
+    if authority.startswith("["):
+        return authority[1 : authority.index("]")]
+    return authority.partition(":")[0]
+
+
+def hash_url(normal: str) -> str:
+    return hashlib.sha256(normal.encode()).hexdigest()
+
+
+@lru_cache(maxsize=4096)
+def registrable_domain(host: str) -> str:
+    """`example.co.uk` of `www.example.co.uk`; an address or a bare name is its own."""
+    return _suffixes(host).top_domain_under_public_suffix or host
