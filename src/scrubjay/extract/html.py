@@ -1,0 +1,143 @@
+"""The story of a page: text to tree, tree to blocks, blocks to the chosen ones, those to Markdown (step 7)."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lxml import etree
+
+from scrubjay.extract.blocks import BlockTree, cut_blocks
+from scrubjay.extract.classifier import Classifier, PageScores, load_classifier
+from scrubjay.extract.features import PageHead
+from scrubjay.extract.links import read_anchors
+from scrubjay.extract.markdown import fingerprint, render_markdown
+from scrubjay.extract.metadata import read_metadata
+from scrubjay.model.extraction import Extraction, ExtractOptions, MarkdownBlock, PageType, Verdict
+
+METHOD = "scrubjay"
+MAX_CHARACTERS = 12_000_000
+_SPARSE_WORDS = 40  # a page whose body says less may say more in its structured data
+_BODY_KEYS = ("articleBody", "text", "reviewBody")
+_DEFAULT_OPTIONS = ExtractOptions()
+
+
+@dataclass(frozen=True, slots=True)
+class BlockReport:
+    """Why a block is in the Markdown or not; for `extract explain`."""
+
+    text: str
+    path: str
+    score: float
+    kept: bool
+    page_type: PageType
+
+
+def parse_html(text: str) -> etree._Element | None:
+    """The page's tree, or None when there is no element in it."""
+    data = text[:MAX_CHARACTERS].encode("utf-8", "replace")
+    if not data.strip():
+        return None
+    parser = etree.HTMLParser(recover=True, huge_tree=True, remove_comments=True, remove_pis=True, encoding="utf-8")
+    try:
+        return etree.fromstring(data, parser)
+    except etree.XMLSyntaxError:
+        return None
+
+
+def extract_html(
+    text: str, *, url: str, options: ExtractOptions = _DEFAULT_OPTIONS, classifier: Classifier | None = None
+) -> Extraction:
+    """A page's content as Markdown, with its metadata and links."""
+    root = parse_html(text)
+    if root is None:
+        reason = "The page has no elements."
+        return Extraction(markdown="", method=METHOD, verdict=Verdict.EMPTY, verdict_reason=reason)
+    title, metadata = read_metadata(root, url)
+    anchors = read_anchors(root, url, contexts=options.contexts)
+    tree = cut_blocks(root)
+    blocks: tuple[MarkdownBlock, ...] = ()
+    if tree.blocks:
+        scores = _classify(tree, title, metadata, url, classifier)
+        metadata["page_type"] = scores.page_type.value
+        blocks = render_markdown(tree, scores.kept, url)
+    blocks = _or_structured(blocks, metadata)
+    markdown = "".join(block.gap + block.text for block in blocks)
+    return Extraction(markdown=markdown, method=METHOD, title=title, metadata=metadata, anchors=anchors, blocks=blocks)
+
+
+def explain_html(text: str, url: str) -> list[BlockReport]:
+    """Every block of a page with its score, in document order."""
+    root = parse_html(text)
+    tree = cut_blocks(root) if root is not None else BlockTree()
+    if root is None or not tree.blocks:
+        return []
+    title, metadata = read_metadata(root, url)
+    scores = _classify(tree, title, metadata, url, None)
+    kept = set(scores.kept)
+    return [
+        BlockReport(block.text, _path_of(tree, block.node), float(scores.scores[i]), i in kept, scores.page_type)
+        for i, block in enumerate(tree.blocks)
+    ]
+
+
+def read_head(title: str | None, metadata: Mapping[str, Any], url: str) -> PageHead:
+    """What the classifier wants to know of a page's metadata."""
+    kind = metadata.get("open_graph", {}).get("type") or ""
+    types = frozenset(_ld_types(metadata.get("json_ld", ()), 4))
+    return PageHead(url, title or "", metadata.get("description") or "", str(kind).lower(), types)
+
+
+def _classify(
+    tree: BlockTree, title: str | None, metadata: Mapping[str, Any], url: str, classifier: Classifier | None
+) -> PageScores:
+    return (classifier or load_classifier()).classify(tree, read_head(title, metadata, url))
+
+
+def _ld_types(value: Any, depth: int) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        kind = value.get("@type")
+        if isinstance(kind, str):
+            yield kind
+        elif isinstance(kind, list):
+            yield from (name for name in kind if isinstance(name, str))
+        value = value.values()
+    elif not isinstance(value, list | tuple):
+        return
+    if depth:
+        for inner in value:
+            if isinstance(inner, Mapping | list):
+                yield from _ld_types(inner, depth - 1)
+
+
+def _or_structured(blocks: tuple[MarkdownBlock, ...], metadata: Mapping[str, Any]) -> tuple[MarkdownBlock, ...]:
+    """A page that scripts would have filled often carries its text as JSON-LD: better that than a shell."""
+    if sum(block.text.count(" ") + 1 for block in blocks) >= _SPARSE_WORDS:
+        return blocks
+    bodies = [body for body in _ld_bodies(metadata.get("json_ld", ()), 6) if len(body.split()) >= _SPARSE_WORDS // 2]
+    texts = [" ".join(line.split()) for body in dict.fromkeys(bodies) for line in body.split("\n")]
+    texts = [line for line in texts if line]
+    if sum(map(len, texts)) <= sum(len(block.text) for block in blocks):
+        return blocks
+    return tuple(MarkdownBlock(line, fingerprint(line), "\n\n" if number else "") for number, line in enumerate(texts))
+
+
+def _ld_bodies(value: Any, depth: int) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        yield from (value[key] for key in _BODY_KEYS if isinstance(value.get(key), str))
+        value = value.values()
+    elif not isinstance(value, list | tuple):
+        return
+    if depth:
+        for inner in value:
+            yield from _ld_bodies(inner, depth - 1)
+
+
+def _path_of(tree: BlockTree, node: int) -> str:
+    names = []
+    while True:
+        element = tree.elements[node]
+        first = (element.get("class") or "").split()[:1]
+        names.append(".".join([tree.tags[node], *first]))
+        if node == 0:
+            return " > ".join(reversed(names))
+        node = tree.parents[node]

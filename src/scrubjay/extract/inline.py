@@ -1,0 +1,166 @@
+"""The text of one block as Markdown: links, emphasis, inline code, images, and what must be escaped."""
+
+import re
+from dataclasses import dataclass, field
+
+from lxml import etree
+
+from scrubjay.extract.blocks import Block, BlockTree
+from scrubjay.extract.links import resolve_href
+
+_MARKS = {"b": "**", "strong": "**", "i": "*", "em": "*", "cite": "*", "del": "~~", "s": "~~", "strike": "~~"}
+_CODE = frozenset(("code", "kbd", "samp", "tt"))
+_FORMATS = frozenset((*_MARKS, *_CODE, "a"))
+_SPECIAL = re.compile(r"[\\`*\[\]<]|(?<!\w)_|_(?!\w)|~~")
+_ESCAPED = re.compile(
+    r"\\(?=[!-/:-@\[-`{-~])|`|\*(?=\S)|(?<=\S)\*|(?<!\w)_(?=\w)|(?<=\w)_(?!\w)|<(?=[A-Za-z/!?])|~~|\](?=[(\[])"
+)
+_BLOCK_START = re.compile(r"(#{1,6}(?=\s)|>|[-+*](?=\s)|(?:=+|-{2,})\s*$|`{3}|~{3}|\|)|(\d{1,9})([.)])(?=\s)", re.M)
+_BLANKS = re.compile(r"[ \t\r\f\v\u00a0]*\n[ \t\r\f\v\u00a0]*")
+_SPACES = re.compile(r"[^\S\n]+")
+_ANY_SPACES = re.compile(r"\s+")
+_PERMALINKS = frozenset(("¶", "#", "§", "🔗"))
+_MAX_ABOVE = 6
+
+
+def escape(text: str) -> str:
+    """Text that Markdown would read as marks, escaped; everything else as it is."""
+    return _ESCAPED.sub(lambda found: "\\" + found.group(), text) if _SPECIAL.search(text) else text
+
+
+def escape_start(text: str) -> str:
+    """A paragraph's lines that would start a heading, list, quote or rule, escaped."""
+    if text[0] not in "#>-+*=`~|0123456789" and "\n" not in text:
+        return text
+    return "\n".join(_escape_line(line) for line in text.split("\n"))
+
+
+def _escape_line(line: str) -> str:
+    found = _BLOCK_START.match(line)
+    if not found or line.startswith(("**", "```", "*")):
+        return line
+    return f"{found[2]}\\{line[len(found[2]) :]}" if found[2] else "\\" + line
+
+
+def render_inline(
+    block: Block, tree: BlockTree, base: str, linked: set[etree._Element], *, heading: bool = False
+) -> str:
+    """The block's text with its marks. `linked` remembers the links around whole blocks that were written already."""
+    container = tree.elements[block.node]
+    if all(owner is container for owner in block.owners):
+        text = escape(block.text)
+    else:
+        text = _Inline(container, base, heading).render(block)
+    if block.link_chars and "](" not in text:
+        text = _link_around(container, text, base, linked)
+    return text
+
+
+def _link_around(container: etree._Element, text: str, base: str, linked: set[etree._Element]) -> str:
+    element: etree._Element | None = container.getparent()
+    for _ in range(_MAX_ABOVE):
+        if element is None or element.tag == "body":
+            return text
+        if element.tag == "a":
+            break
+        element = element.getparent()
+    if element is None or element.tag != "a" or element in linked or not text or "\n" in text:
+        return text
+    linked.add(element)
+    return _link(text, element.get("href"), base)
+
+
+def _link(text: str, href: str | None, base: str) -> str:
+    address = resolve_href(href, base) if href else None
+    if not address:
+        return text
+    address = address.replace("(", "%28").replace(")", "%29").replace(" ", "%20")
+    return f"[{text}]({address})"
+
+
+@dataclass(slots=True)
+class _Span:
+    element: etree._Element
+    parts: list[str] = field(default_factory=list)
+
+
+class _Inline:
+    """Opens and closes spans as the element that the text stands in changes."""
+
+    def __init__(self, container: etree._Element, base: str, heading: bool) -> None:
+        self.base = base
+        self.heading = heading
+        self.paths: dict[etree._Element, list[etree._Element]] = {container: []}
+        self.spans = [_Span(container)]
+
+    def render(self, block: Block) -> str:
+        for part, owner in zip(block.parts, block.owners, strict=True):
+            self._move_to(self._path(owner))
+            self.spans[-1].parts.append(self._write(part, owner))
+        self._move_to([])
+        text = _SPACES.sub(" ", "".join(self.spans[0].parts))
+        return _BLANKS.sub("\n", text).strip()
+
+    def _write(self, part: str, owner: etree._Element) -> str:
+        tag = owner.tag
+        if tag == "br":
+            return "\n"
+        if tag == "img":
+            return _image(owner, self.base)
+        part = _ANY_SPACES.sub(" ", part)
+        return part if self.spans[-1].element.tag in _CODE else escape(part)
+
+    def _path(self, owner: etree._Element) -> list[etree._Element]:
+        """The elements around the owner that make a mark, outermost first."""
+        known = self.paths.get(owner)
+        if known is None:
+            above = owner.getparent()
+            known = self._path(above) if above is not None else []
+            if owner.tag in _FORMATS and not self._repeats(owner, known):
+                known = [*known, owner]
+            self.paths[owner] = known
+        return known
+
+    def _repeats(self, owner: etree._Element, around: list[etree._Element]) -> bool:
+        mark = _MARKS.get(str(owner.tag))
+        if mark == "**" and self.heading:
+            return True
+        return any(
+            element.tag in _CODE or (element.tag == "a" and owner.tag == "a") or _MARKS.get(str(element.tag), 0) == mark
+            for element in around
+        )
+
+    def _move_to(self, path: list[etree._Element]) -> None:
+        spans = self.spans
+        shared = 0
+        while shared < len(path) and shared + 1 < len(spans) and spans[shared + 1].element is path[shared]:
+            shared += 1
+        while len(spans) > shared + 1:
+            closed = spans.pop()
+            spans[-1].parts.append(self._close(closed))
+        spans.extend(_Span(element) for element in path[shared:])
+
+    def _close(self, span: _Span) -> str:
+        """A span's text between its marks; the blanks at its ends belong outside of them."""
+        inner = "".join(span.parts)
+        core = inner.strip()
+        if not core:
+            return inner
+        tag = str(span.element.tag)
+        if tag == "a":
+            if core in _PERMALINKS:
+                return ""
+            core = _link(core.replace("\n", " "), span.element.get("href"), self.base)
+        elif tag in _CODE:
+            core = f"`` {core} ``" if "`" in core else f"`{core}`"
+        elif "\n" not in core:
+            core = _MARKS[tag] + core + _MARKS[tag]
+        before = inner[: len(inner) - len(inner.lstrip())]
+        return before + core + inner[len(inner.rstrip()) :]
+
+
+def _image(element: etree._Element, base: str) -> str:
+    alt = " ".join((element.get("alt") or "").split())
+    source = element.get("src") or element.get("data-src")
+    address = resolve_href(source, base) if alt and source else None
+    return f" ![{escape(alt)}]({address}) " if address else " "

@@ -1,0 +1,239 @@
+"""Writes chosen blocks of a page as Markdown: headings, lists, quotes, tables, code, links."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+
+from lxml import etree
+
+from scrubjay.extract.blocks import Block, BlockTree
+from scrubjay.extract.inline import escape_start, render_inline
+from scrubjay.model.extraction import MarkdownBlock
+
+_WORD = re.compile(r"\w+")
+_LANGUAGE = re.compile(r"(?:^|\s)(?:language|lang|highlight-source|highlight|brush|sourceCode)[-:]\s*([\w+#.-]+)")
+_NO_LANGUAGE = frozenset(("none", "plaintext", "text", "source", "plain", "notranslate", "default", "wrapper"))
+_HEADINGS = {f"h{level}": level for level in range(1, 7)}
+_MAX_CELL_CHARACTERS = 240
+_MAX_COLUMNS = 40
+_MAX_LIST_DEPTH = 8
+
+
+def fingerprint(text: str) -> int:
+    """64 bits of a text's words: the same for two texts that differ only in marks, case and spaces."""
+    words = " ".join(_WORD.findall(text.lower()))
+    return int.from_bytes(blake2b(words.encode("utf-8", "replace"), digest_size=8).digest(), "big")
+
+
+def render_markdown(tree: BlockTree, chosen: Sequence[int], base: str) -> tuple[MarkdownBlock, ...]:
+    """The chosen blocks (indices in document order) as pieces whose gaps and texts make up the Markdown."""
+    pieces = _Writer(tree, base).write(chosen)
+    return tuple(
+        MarkdownBlock(text, fingerprint(text), "" if number == 0 else gap) for number, (text, gap) in enumerate(pieces)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """What a container's ancestors make of the text in it."""
+
+    heading: int = 0
+    quote: int = 0  # the outermost blockquote's number, 0 for none
+    items: tuple[tuple[int, str], ...] = ()  # the list items around it: (number of the container, marker)
+    table: int = 0
+    row: int = 0
+    cell: int = 0
+    code: bool = False
+    term: str = ""  # dt or dd
+
+
+@dataclass(slots=True)
+class _Piece:
+    text: str
+    gap: str
+    quote: int
+
+
+class _Writer:
+    def __init__(self, tree: BlockTree, base: str) -> None:
+        self.tree = tree
+        self.base = base
+        self.places: dict[int, _Place] = {0: _Place()}
+        self.opened: set[int] = set()  # list items whose marker has been written
+        self.linked: set[etree._Element] = set()  # links around whole blocks that have been written
+        self.pieces: list[_Piece] = []
+        self.last_list = -1
+
+    def write(self, chosen: Sequence[int]) -> Iterable[tuple[str, str]]:
+        position = 0
+        while position < len(chosen):
+            block = self.tree.blocks[chosen[position]]
+            place = self._place(block.node)
+            end = position + 1
+            if place.table:
+                while end < len(chosen) and self._place(self.tree.blocks[chosen[end]].node).table == place.table:
+                    end += 1
+                cells = [self.tree.blocks[number] for number in chosen[position:end]]
+                if not self._write_table(cells, place):
+                    for cell in cells:
+                        self._write_block(cell, self._place(cell.node))
+            else:
+                self._write_block(block, place)
+            position = end
+        return [(piece.text, piece.gap) for piece in self.pieces]
+
+    def _place(self, node: int) -> _Place:
+        trail = []
+        while node not in self.places:
+            trail.append(node)
+            node = self.tree.parents[node]
+        place = self.places[node]
+        for inner in reversed(trail):
+            place = self.places[inner] = self._inside(place, inner)
+        return place
+
+    def _inside(self, place: _Place, node: int) -> _Place:
+        tag = self.tree.tags[node]
+        if tag in _HEADINGS:
+            return replace(place, heading=_HEADINGS[tag])
+        if tag == "li":
+            return replace(place, items=(*place.items, (node, self._marker(node)))[-_MAX_LIST_DEPTH:], term="")
+        if tag == "blockquote":
+            return place if place.quote else replace(place, quote=node)
+        if tag == "pre":
+            return replace(place, code=True)
+        if tag == "table":
+            return replace(place, table=node, row=0, cell=0)
+        if tag == "tr":
+            return replace(place, row=node)
+        if tag in ("td", "th"):
+            return replace(place, cell=node)
+        if tag in ("dt", "dd"):
+            return replace(place, term=tag)
+        return place
+
+    def _marker(self, node: int) -> str:
+        parent = self.tree.parents[node]
+        if self.tree.tags[parent] != "ol":
+            return "- "
+        element = self.tree.elements[node]
+        value = element.get("value") or ""
+        if value.isdecimal() and len(value) < 6:
+            return f"{value}. "
+        start = self.tree.elements[parent].get("start") or ""
+        before = sum(1 for _ in element.itersiblings("li", preceding=True))
+        return f"{before + (int(start) if start.isdecimal() and len(start) < 6 else 1)}. "
+
+    def _write_block(self, block: Block, place: _Place) -> None:
+        if place.code:
+            text = _fence(block, self.tree)
+        else:
+            text = render_inline(block, self.tree, self.base, self.linked, heading=bool(place.heading))
+            if place.heading:
+                text = "#" * place.heading + " " + text.replace("\n", " ")
+            elif text:
+                text = escape_start(text)
+        if not text.strip("# "):
+            return
+        gap = "\n\n"
+        if place.term == "dd":
+            text, gap = ": " + text.replace("\n", "\n  "), "\n"
+        if place.items:
+            text, gap = self._as_item(text, place)
+        else:
+            self.last_list = -1
+        self._append(text, gap, place.quote)
+
+    def _as_item(self, text: str, place: _Place) -> tuple[str, str]:
+        """Inside a list: with a marker when it opens its item, else indented under it."""
+        *outer, (node, marker) = place.items
+        indent = sum(len(mark) for item, mark in outer if item in self.opened)
+        first = node not in self.opened
+        if first:
+            self.opened.add(node)
+            outermost = self.tree.parents[place.items[0][0]]
+            follows = self.last_list == outermost
+            self.last_list = outermost
+            lines = text.replace("\n", "\n" + " " * (indent + len(marker)))
+            return " " * indent + marker + lines, "\n" if follows else "\n\n"
+        indent += len(marker)
+        return " " * indent + text.replace("\n", "\n" + " " * indent), "\n\n"
+
+    def _append(self, text: str, gap: str, quote: int) -> None:
+        text = "\n".join(line.rstrip() for line in text.split("\n"))
+        if quote:
+            text = "\n".join(("> " + line).rstrip() for line in text.split("\n"))
+            last = self.pieces[-1] if self.pieces else None
+            if last and last.quote == quote:
+                last.text += ("\n>\n" if gap == "\n\n" else "\n") + text
+                return
+        self.pieces.append(_Piece(text, gap, quote))
+
+    def _write_table(self, cells: list[Block], place: _Place) -> bool:
+        """Whether the blocks made a simple table; a layout made with tables stays a run of blocks."""
+        rows: dict[int, dict[int, list[str]]] = {}
+        for block in cells:
+            where = self._place(block.node)
+            if where.code or where.heading or not where.cell or len(block.text) > 4 * _MAX_CELL_CHARACTERS:
+                return False
+            rows.setdefault(where.row, {}).setdefault(where.cell, []).append(block.text)
+        texts = [" ".join(parts) for row in rows.values() for parts in row.values()]
+        if len(rows) < 2 or sum(map(len, texts)) > _MAX_CELL_CHARACTERS * len(texts):
+            return False
+        lines = self._table_lines(rows, cells)
+        if lines is None:
+            return False
+        self.last_list = -1
+        self._append("\n".join(lines), "\n\n", place.quote)
+        return True
+
+    def _table_lines(self, rows: dict[int, dict[int, list[str]]], cells: list[Block]) -> list[str] | None:
+        written: dict[etree._Element, str] = {}
+        for block in cells:
+            element = self.tree.elements[self._place(block.node).cell]
+            text = render_inline(block, self.tree, self.base, self.linked).replace("\n", " ").replace("|", "\\|")
+            written[element] = f"{written[element]} {text}" if element in written else text
+        table = []
+        for row in rows:
+            line: list[str] = []
+            for element in self.tree.elements[row].iterchildren("td", "th"):
+                span = element.get("colspan") or "1"
+                line += [written.get(element, ""), *[""] * (int(span) - 1 if span.isdecimal() and len(span) < 3 else 0)]
+            table.append(line[:_MAX_COLUMNS])
+        used = [
+            column for column in range(max(map(len, table))) if any(line[column : column + 1] != [""] for line in table)
+        ]
+        width = max(map(len, table))
+        if width < 2 or len(used) < 2:
+            return None
+        padded = [line + [""] * (width - len(line)) for line in table]
+        lines = ["| " + " | ".join(line) + " |" for line in padded]
+        return [lines[0], "|" + " --- |" * width, *lines[1:]]
+
+
+def _fence(block: Block, tree: BlockTree) -> str:
+    text = "".join(block.parts).replace("\r\n", "\n").replace("\r", "\n").replace("\xa0", " ")
+    lines = [line.rstrip() for line in text.split("\n")]
+    while lines and not lines[0]:
+        lines.pop(0)
+    while lines and not lines[-1]:
+        lines.pop()
+    text = "\n".join(lines)
+    ticks = "```"
+    while ticks in text:
+        ticks += "`"
+    return f"{ticks}{_language_of(tree.elements[block.node])}\n{text}\n{ticks}"
+
+
+def _language_of(element: etree._Element) -> str:
+    """The language that a code block's class, or that of the element right around or in it, names."""
+    candidates = [element, *element.iterchildren("code"), *[e for e in (element.getparent(),) if e is not None]]
+    above = candidates[-1].getparent() if len(candidates) > 1 else None
+    for candidate in [*candidates, *([above] if above is not None else [])]:
+        named = candidate.get("data-lang") or candidate.get("data-language")
+        found = _LANGUAGE.search(candidate.get("class") or "")
+        language = (named or (found.group(1) if found else "")).lower().strip()
+        if language and language not in _NO_LANGUAGE and re.fullmatch(r"[\w+#.-]{1,20}", language):
+            return language
+    return ""
