@@ -29,6 +29,8 @@ import psycopg
 import pymysql
 import pytest
 
+from scrubjay.extract.browser import find_chromium
+
 START_SECONDS = 45
 STOP_SECONDS = 5
 PROBE_SECONDS = 2
@@ -87,6 +89,10 @@ def postgres_url() -> str:
 
 def mysql_url() -> str:
     return _require("MySQL or MariaDB", _find_mysql)
+
+
+def chromium() -> Path:
+    return _require("Chromium", _find_chromium)
 
 
 @contextmanager
@@ -355,6 +361,17 @@ def _find_mysql() -> str:
         where = "SCRUBJAY_TEST_MYSQL_URL" if given else "127.0.0.1:3306"
         raise Missing(f"nothing answers at {where} ({error.args[-1]})") from error
     return url
+
+
+def _find_chromium() -> Path:
+    if find_spec("playwright") is None:
+        raise Missing("playwright is not installed; pip install 'scrubjay[browser]'")
+    given = os.environ.get("SCRUBJAY_TEST_CHROMIUM")
+    found = find_chromium(Path(given) if given else None)
+    if found is None:
+        where = f"at SCRUBJAY_TEST_CHROMIUM ({given})" if given else "among the installed programs"
+        raise Missing(f"there is no chromium {where}")
+    return found
 
 
 @contextmanager

@@ -1,13 +1,19 @@
 """The only place where objects are built from settings. Doors get a finished `Scrubjay`."""
 
+import os
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
+from scrubjay.connectors.web_job import WebCrawler
+from scrubjay.crawl.addresses import EgressGuard
+from scrubjay.crawl.fetcher import Network
 from scrubjay.errors import DatabaseUnreachable, Unavailable
+from scrubjay.extract.pool import ExtractionPool
 from scrubjay.jobs.kinds import JobKinds
 from scrubjay.jobs.signals import JobSignals
 from scrubjay.services.access import Access
+from scrubjay.services.crawls import CrawlService
 from scrubjay.services.diagnostics import STEPS
 from scrubjay.services.health import Health
 from scrubjay.services.jobs import JobService
@@ -32,6 +38,7 @@ class Scrubjay:
     access: Access
     health: Health
     jobs: JobService
+    crawls: CrawlService
 
 
 @asynccontextmanager
@@ -50,7 +57,18 @@ async def open_scrubjay(settings: Settings, *, working: bool = False) -> AsyncIt
         cache = open_cache(settings)
         stack.push_async_callback(cache.close)
         signals = JobSignals(cache)
-        kinds = JobKinds(STEPS)
+        network = await stack.enter_async_context(open_network(settings))
+        pool = await stack.enter_async_context(_open_pool(settings))
+        crawler = WebCrawler(
+            settings=settings,
+            network=network,
+            pool=pool,
+            database=database,
+            cache=cache,
+            blobs=blobs,
+            secrets=secrets,
+        )
+        kinds = JobKinds(STEPS, crawler.kind)
         if working:
             # Imported here because DBOS alone takes half a second to import, and only workers need it.
             from scrubjay.jobs.engine import JobEngine
@@ -59,6 +77,7 @@ async def open_scrubjay(settings: Settings, *, working: bool = False) -> AsyncIt
             engine = JobEngine(settings, database, signals, kinds, alone=database.dialect == "sqlite")
             await engine.start()
             stack.push_async_callback(engine.stop)
+        jobs = JobService(database, signals, kinds)
         yield Scrubjay(
             settings=settings,
             database=database,
@@ -67,8 +86,24 @@ async def open_scrubjay(settings: Settings, *, working: bool = False) -> AsyncIt
             secrets=secrets,
             access=Access(database, cache),
             health=Health(settings, database, blobs, cache),
-            jobs=JobService(database, signals, kinds),
+            jobs=jobs,
+            crawls=CrawlService(crawler, jobs),
         )
+
+
+@asynccontextmanager
+async def open_network(settings: Settings) -> AsyncIterator[Network]:
+    """The way out, by itself: for commands that need nothing that is stored."""
+    network = Network(EgressGuard(settings.allowed_private_networks), user_agent=settings.crawl_user_agent)
+    try:
+        yield network
+    finally:
+        await network.close()
+
+
+def _open_pool(settings: Settings) -> ExtractionPool:
+    processes = settings.extract_processes or min(4, os.cpu_count() or 1)
+    return ExtractionPool(processes=processes, page_seconds=settings.extract_seconds)
 
 
 async def _reach_jobs_database(settings: Settings) -> None:

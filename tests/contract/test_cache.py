@@ -482,8 +482,9 @@ def test_keys_follow_the_specified_patterns() -> None:
         cache_keys.circuit("A.Example"): r"circuit:a\.example",
         cache_keys.crawl_lock("https://a.example/", tenant_id="ten_1"): f"lock:crawl:{digest}",
         cache_keys.query_lock("words", tenant_id="ten_1"): f"lock:query:{digest}",
+        cache_keys.robots("https://a.example"): f"cache:robots:{digest}",
     }
-    assert len(patterns) == 9
+    assert len(patterns) == 10
     for key, pattern in patterns.items():
         assert re.fullmatch(pattern, key)
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from scrubjay.cli import context, doctor, jobs, keys, migrate, serve, version, worker
+from scrubjay.cli import context, crawl, doctor, fetch, jobs, keys, migrate, serve, version, worker
 
 app = typer.Typer(
     name="scrubjay",
@@ -29,6 +29,8 @@ def choose_home(
     context.home = home
 
 
+app.command("crawl")(crawl.crawl)
+app.command("fetch")(fetch.fetch)
 app.command("serve")(serve.serve)
 app.command("worker")(worker.work)
 app.add_typer(keys.app, name="keys")

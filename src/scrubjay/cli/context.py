@@ -30,6 +30,13 @@ def settings(**overrides: Any) -> Settings:
     return loaded
 
 
+def quiet_settings() -> Settings:
+    """For commands whose output is what was asked for: only warnings are logged unless more is wanted."""
+    loaded = load_settings(home=home)
+    configure_logging("warning" if loaded.log_level == "info" else loaded.log_level, loaded.log_format)
+    return loaded
+
+
 def run(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
     import uvloop
 
@@ -39,8 +46,7 @@ def run(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
 @asynccontextmanager
 async def admin() -> "AsyncIterator[tuple[Scrubjay, Principal]]":
     """Scrubjay, and who the command line is: the admin key of the data folder."""
-    quiet = load_settings(home=home)
-    configure_logging("warning" if quiet.log_level == "info" else quiet.log_level, quiet.log_format)
+    quiet = quiet_settings()
     # After the settings: what is wrong with them should be told at once.
     from scrubjay.bootstrap import open_scrubjay
 

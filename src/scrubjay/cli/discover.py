@@ -1,0 +1,92 @@
+"""`scrubjay discover`: the addresses that a site's sitemaps and Common Crawl know, one a line."""
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from scrubjay.cli import context
+from scrubjay.cli.context import cell, print_json, run
+from scrubjay.cli.crawl_options import UserAgent
+from scrubjay.model.discovery import DiscoverySource, read_discovery_spec
+
+if TYPE_CHECKING:
+    from scrubjay.model.discovery import DiscoveredUrl, Discovery
+
+
+def discover(
+    site: Annotated[str, typer.Argument(help="A domain, for example example.com.")],
+    source: Annotated[
+        list[DiscoverySource] | None, typer.Option(help="Where to look; may be given twice. Default: sitemap")
+    ] = None,
+    pattern: Annotated[str | None, typer.Option(help="Only addresses that match this regular expression.")] = None,
+    query: Annotated[str | None, typer.Option(help="Score addresses by these words, best first.")] = None,
+    score_threshold: Annotated[
+        float, typer.Option(min=0, max=1, help="With --query: leave out what scores less.")
+    ] = 0.0,
+    max_urls: Annotated[int, typer.Option(min=1, max=10_000, help="At most so many addresses.")] = 500,
+    user_agent: UserAgent = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print everything that was found out as JSON.")] = False,
+) -> None:
+    """Find a site's addresses without crawling it."""
+    spec = read_discovery_spec(
+        {
+            "domain": site,
+            "sources": source or [DiscoverySource.SITEMAP],
+            "pattern": pattern,
+            "score_query": query,
+            "score_threshold": score_threshold,
+            "max_urls": max_urls,
+        }
+    )
+    settings = context.quiet_settings()
+    # After the settings: what is wrong with them should be told at once.
+    from scrubjay.bootstrap import open_network
+    from scrubjay.crawl.discovery import discover as find_addresses
+    from scrubjay.crawl.robots import Robots
+    from scrubjay.storage.cache import open_cache
+
+    chosen = user_agent or settings.crawl_user_agent
+
+    async def main() -> "Discovery":
+        cache = open_cache(settings)
+        try:
+            async with open_network(settings) as network, network.fetcher(user_agent=chosen) as fetcher:
+                robots = Robots(fetcher, cache, user_agent=chosen)
+                return await find_addresses(spec, fetcher, robots, common_crawl_url=settings.common_crawl_url)
+        finally:
+            await cache.close()
+
+    found = run(main)
+    if as_json:
+        print_json(
+            {
+                "domain": spec.domain,
+                "seen": found.seen,
+                "complete": found.complete,
+                "urls": [_facts(one) for one in found.urls],
+                "problems": [
+                    {"source": one.source, "url": one.url, "error_type": one.error_type, "message": one.message}
+                    for one in found.problems
+                ],
+            }
+        )
+    else:
+        _show(found)
+    if found.problems and not found.urls:
+        raise typer.Exit(1)
+
+
+def _facts(one: "DiscoveredUrl") -> dict[str, object]:
+    return {"url": one.url, "source": one.source, "score": one.score, "lastmod": one.lastmod}
+
+
+def _show(found: "Discovery") -> None:
+    for one in found.urls:
+        typer.echo(one.url if one.score is None else f"{one.score:.2f}  {one.url}")
+    for problem in found.problems:
+        sys.stderr.write(f"scrubjay: {cell(problem.url).plain}: {cell(problem.message).plain} ({problem.error_type})\n")
+    if not found.urls and not found.problems:
+        sys.stderr.write("scrubjay: no addresses were found\n")
+    if not found.complete:
+        sys.stderr.write("scrubjay: there may be more; see --max-urls\n")

@@ -1,0 +1,295 @@
+"""A batch of outcomes becomes rows: pages, settled URLs, new links, and what was learned of sites."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from scrubjay.connectors.web_pages import Outcome, robots_directives
+from scrubjay.connectors.web_store import (
+    MIN_DUPLICATE_CHARACTERS,
+    anchors_of,
+    changed_at,
+    hash_content,
+    kept_headers,
+    pack_details,
+    pack_text,
+)
+from scrubjay.connectors.web_tally import Tally
+from scrubjay.crawl.frontier import CrawlFrontier, Settled
+from scrubjay.crawl.urls import hash_url, normal_form, registrable_domain
+from scrubjay.extract.boilerplate import SiteMemory
+from scrubjay.model import crawling
+from scrubjay.model.clock import utc_now
+from scrubjay.model.crawl_spec import CrawlSpec
+from scrubjay.model.crawling import CrawledPage, FrontierItem, FrontierStatus, PageSeen
+from scrubjay.model.extraction import Anchor, Extraction
+from scrubjay.model.job import Job
+from scrubjay.storage.crawled_pages import CrawledPages
+from scrubjay.storage.database import Database
+from scrubjay.storage.site_memories import SiteMemories
+
+SAVE_MEMORY_SECONDS = 20.0
+MAX_FIRSTS = 50_000
+MAX_MEMORIES = 200  # hosts whose boilerplate is remembered at a time
+_GONE = frozenset({404, 410})
+
+
+@dataclass(slots=True)
+class Batch:
+    """Everything that one transaction writes."""
+
+    settled: list[Settled] = field(default_factory=list)
+    pages: list[CrawledPage] = field(default_factory=list)
+    seen: list[PageSeen] = field(default_factory=list)
+    found: list[FrontierItem] = field(default_factory=list)
+    memories: list[crawling.SiteMemory] = field(default_factory=list)
+
+
+class BatchWriter:
+    """Prepares batches outside of the transaction, and writes them inside."""
+
+    def __init__(
+        self, job: Job, spec: CrawlSpec, scope_id: str, frontier: CrawlFrontier, tally: Tally, database: Database
+    ) -> None:
+        self._job = job
+        self._spec = spec
+        self._scope_id = scope_id
+        self._frontier = frontier
+        self._tally = tally
+        self._database = database
+        self._memories: dict[str, SiteMemory] = {}
+        self._unsaved: set[str] = set()
+        self._saved_at = time.monotonic()
+        self._firsts: dict[str, str] = {}  # content → the address that had it first; the recent ones
+
+    async def prepare(self, outcomes: Sequence[Outcome], *, save_memories: bool = False) -> Batch:
+        """What the outcomes mean, as rows. Counts them as well, so each outcome comes here once."""
+        batch, now = Batch(), utc_now()
+        for outcome in outcomes:
+            if outcome.extraction is not None and self._spec.learn_boilerplate:
+                memory = await self._memory(outcome.item.host)
+                memory.learn(outcome.extraction)
+                outcome.extraction = memory.clean(outcome.extraction)
+        await self._find_circles(outcomes)
+        await self._find_firsts(outcomes)
+        for outcome in outcomes:
+            self._tally.depth = max(self._tally.depth, outcome.item.depth)
+            self._sort(batch, outcome, now)
+        if save_memories or time.monotonic() - self._saved_at > SAVE_MEMORY_SECONDS:
+            self._saved_at = time.monotonic()
+            batch.memories = [self._packed(host) for host in self._unsaved]
+            self._unsaved.clear()
+        return batch
+
+    async def write(self, connection: AsyncConnection, batch: Batch) -> None:
+        await self._frontier.settle(connection, batch.settled)
+        pages = CrawledPages(connection)
+        await pages.put(batch.pages)
+        await pages.confirm(self._scope_id, self._job.id, batch.seen)
+        self._tally.discovered += await self._frontier.add(connection, batch.found)
+        for memory in batch.memories:
+            await SiteMemories(connection).put(memory)
+
+    def _sort(self, batch: Batch, outcome: Outcome, now: datetime) -> None:
+        if outcome.target is not None:
+            self._take_redirect(batch, outcome, outcome.target)
+        elif outcome.unchanged:
+            self._take_unchanged(batch, outcome, now)
+        elif outcome.has_content:
+            self._take_page(batch, outcome, now)
+        else:
+            self._take_error(batch, outcome, now)
+
+    def _take_redirect(self, batch: Batch, outcome: Outcome, target: str) -> None:
+        self._tally.redirects += 1
+        item = self._frontier.redirected(outcome.item, target)
+        if item is not None:
+            batch.found.append(item)
+        batch.settled.append((outcome.item, FrontierStatus.COMPLETED, f"redirect to {target}"))
+
+    def _take_unchanged(self, batch: Batch, outcome: Outcome, now: datetime) -> None:
+        item, known = outcome.item, outcome.known
+        self._tally.fetched += 1
+        self._tally.pages += 1
+        self._tally.unchanged += 1
+        self._tally.host(item.host).pages += 1
+        batch.seen.append(
+            PageSeen(url_hash=item.url_hash, depth=item.depth, duration_ms=outcome.duration_ms, seen_at=now)
+        )
+        batch.settled.append((item, FrontierStatus.COMPLETED, None))
+        if known is not None and item.depth < self._spec.max_depth:
+            batch.found += self._frontier.follow(item, anchors_of(known))
+
+    def _take_page(self, batch: Batch, outcome: Outcome, now: datetime) -> None:
+        item, extraction = outcome.item, outcome.extraction
+        if extraction is None:
+            raise ValueError("an outcome with content has an extraction")
+        page = self._page(outcome, extraction, now)
+        self._tally.fetched += 1
+        self._tally.pages += 1
+        self._tally.bytes += page.size_bytes
+        self._tally.count_method(extraction.method)
+        host = self._tally.host(item.host)
+        host.pages += 1
+        host.bytes += page.size_bytes
+        if page.duplicate_of is not None:
+            self._tally.duplicates += 1
+        self._frontier.learn(item.url, page.content_sha256 or "")
+        batch.pages.append(page)
+        batch.settled.append((item, FrontierStatus.COMPLETED, None))
+        batch.found += self._follow(outcome, extraction)
+
+    def _follow(self, outcome: Outcome, extraction: Extraction) -> list[FrontierItem]:
+        """New work from a page's links, and from the address that it calls its own."""
+        obedient = self._spec.respect_robots
+        if obedient and "nofollow" in robots_directives(outcome.response, extraction):
+            return []
+        anchors: Sequence[Anchor] = extraction.anchors
+        canonical = extraction.metadata.get("canonical_url")
+        if canonical and self._is_elsewhere(outcome, canonical):
+            anchors = (Anchor(canonical), *anchors)
+        return self._frontier.follow(outcome.item, anchors)
+
+    def _is_elsewhere(self, outcome: Outcome, canonical: str) -> bool:
+        return hash_url(normal_form(canonical)) != outcome.item.url_hash
+
+    def _take_error(self, batch: Batch, outcome: Outcome, now: datetime) -> None:
+        item, error_type = outcome.item, outcome.error_type or "unknown"
+        if outcome.skipped:
+            self._tally.skipped += 1
+        else:
+            self._tally.failed += 1
+            self._tally.host(item.host).failed += 1
+        if outcome.response is not None or not outcome.skipped:
+            self._tally.fetched += 1
+        self._tally.count_error(error_type)
+        status = FrontierStatus.SKIPPED if outcome.skipped else FrontierStatus.FAILED
+        batch.settled.append((item, status, f"{error_type}: {outcome.error or ''}"))
+        gone = outcome.response is not None and outcome.response.status in _GONE
+        if outcome.known is not None and not gone:
+            # What it said before is kept: a fault in between does not unsay it.
+            seen = PageSeen(
+                url_hash=item.url_hash, depth=item.depth, duration_ms=outcome.duration_ms, seen_at=now,
+                error_type=error_type, error=outcome.error,
+            )  # fmt: skip
+            batch.seen.append(seen)
+        else:
+            batch.pages.append(self._failed_page(outcome, now))
+        if outcome.extraction is not None and not outcome.skipped:
+            batch.found += self._follow(outcome, outcome.extraction)
+
+    def _failed_page(self, outcome: Outcome, now: datetime) -> CrawledPage:
+        item, response = outcome.item, outcome.response
+        return CrawledPage(
+            scope_id=self._scope_id,
+            url_hash=item.url_hash,
+            tenant_id=self._job.tenant_id,
+            job_id=self._job.id,
+            url=item.url,
+            depth=item.depth,
+            parent_url=item.parent_url,
+            status=None if response is None else response.status,
+            error_type=outcome.error_type,
+            error=outcome.error,
+            content_type=None if response is None else response.content_type,
+            size_bytes=0 if response is None else response.size,
+            duration_ms=outcome.duration_ms,
+            fetched_at=now,
+            changed_at=now,
+        )
+
+    def _page(self, outcome: Outcome, extraction: Extraction, now: datetime) -> CrawledPage:
+        item, response = outcome.item, outcome.response
+        if response is None:
+            raise ValueError("an outcome with content has a response")
+        content_sha256 = hash_content(extraction.markdown)
+        return CrawledPage(
+            scope_id=self._scope_id,
+            url_hash=item.url_hash,
+            tenant_id=self._job.tenant_id,
+            job_id=self._job.id,
+            url=item.url,
+            depth=item.depth,
+            parent_url=item.parent_url,
+            status=response.status,
+            content_type=response.content_type,
+            etag=response.etag,
+            last_modified=response.last_modified,
+            size_bytes=response.size,
+            body_sha256=outcome.body_sha256,
+            content_sha256=content_sha256,
+            duplicate_of=self._duplicate_of(outcome, extraction, content_sha256),
+            title=extraction.title,
+            method=extraction.method,
+            content=pack_text(extraction.markdown),
+            details=pack_details(extraction, kept_headers(response.headers), response.url),
+            duration_ms=outcome.duration_ms,
+            fetched_at=now,
+            changed_at=changed_at(outcome.known, content_sha256, now),
+        )
+
+    def _duplicate_of(self, outcome: Outcome, extraction: Extraction, content_sha256: str) -> str | None:
+        """The address hash that this page repeats: by its own word, or by its content."""
+        own = outcome.item.url_hash
+        canonical = extraction.metadata.get("canonical_url")
+        if canonical and _is_believable(canonical, outcome.item) and self._is_elsewhere(outcome, canonical):
+            return hash_url(normal_form(canonical))
+        if len(extraction.markdown) < MIN_DUPLICATE_CHARACTERS:
+            return None
+        first = self._firsts.setdefault(content_sha256, own)
+        return None if first == own else first
+
+    async def _find_circles(self, outcomes: Sequence[Outcome]) -> None:
+        """A redirect back to where it came from ends nowhere: that is a failure, and not a page that is known."""
+        for outcome in outcomes:
+            if outcome.target is not None and outcome.item.redirects:
+                async with self._database.reading() as connection:
+                    circle = await self._frontier.leads_back(connection, outcome.item, outcome.target)
+                if circle:
+                    outcome.target = None
+                    outcome.error_type, outcome.error = "redirect_loop", "The redirects lead in a circle."
+
+    async def _find_firsts(self, outcomes: Sequence[Outcome]) -> None:
+        """Recall who had the contents of this batch first, when that was too long ago to be in memory."""
+        if len(self._firsts) < MAX_FIRSTS and self._tally.pages <= len(self._firsts) + self._tally.duplicates:
+            return
+        contents = {
+            hash_content(outcome.extraction.markdown) for outcome in outcomes if outcome.extraction is not None
+        } - self._firsts.keys()
+        if contents:
+            async with self._database.reading() as connection:
+                found = await CrawledPages(connection).first_with_content(self._scope_id, self._job.id, contents)
+            if len(self._firsts) >= MAX_FIRSTS:
+                self._firsts.clear()
+            self._firsts.update(found)
+
+    async def _memory(self, host: str) -> SiteMemory:
+        known = self._memories.get(host)
+        if known is None:
+            async with self._database.reading() as connection:
+                stored = await SiteMemories(connection).recall(self._job.tenant_id, self._scope_id, host)
+            known = SiteMemory() if stored is None else SiteMemory.from_bytes(stored.memory)
+            if len(self._memories) >= MAX_MEMORIES:
+                forgotten = next(iter(self._memories))
+                del self._memories[forgotten]
+                self._unsaved.discard(forgotten)
+            self._memories[host] = known
+        self._unsaved.add(host)
+        return known
+
+    def _packed(self, host: str) -> crawling.SiteMemory:
+        return crawling.SiteMemory(
+            scope_id=self._scope_id,
+            host=host,
+            tenant_id=self._job.tenant_id,
+            memory=self._memories[host].to_bytes(),
+        )
+
+
+def _is_believable(canonical: str, item: FrontierItem) -> bool:
+    """A page that calls another site's address or the home page its own is more often wrong than a copy."""
+    start, _, path = canonical.partition("//")[2].partition("/")
+    return registrable_domain(start.partition(":")[0]) == registrable_domain(item.host) and bool(path)

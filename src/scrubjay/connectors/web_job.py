@@ -1,0 +1,166 @@
+"""The job kind `crawl`: makes a crawl's fetcher, manners and extractor from its spec, and runs it."""
+
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from scrubjay.connectors.web import WebCrawl
+from scrubjay.connectors.web_pages import PageFetcher
+from scrubjay.crawl.fetcher import Credentials, Fetcher, Network
+from scrubjay.crawl.polite import PoliteFetcher
+from scrubjay.crawl.politeness import Manners, Politeness
+from scrubjay.crawl.proxies import ProxyPool, ProxyServer
+from scrubjay.crawl.robots import Robots
+from scrubjay.crawl.urls import parse_url
+from scrubjay.errors import InvalidRequest, JobFailedForGood, NotFound, SecretUnreadable
+from scrubjay.extract.pool import ExtractionPool
+from scrubjay.jobs.context import JobContext
+from scrubjay.jobs.kinds import JobKind
+from scrubjay.model.crawl_spec import CrawlAuth, CrawlMode, CrawlSpec, CrawlStrategy, read_spec
+from scrubjay.model.extraction import Extraction, ExtractOptions
+from scrubjay.settings import Settings
+from scrubjay.storage.blobs import BlobStore
+from scrubjay.storage.cache import Cache
+from scrubjay.storage.database import Database
+from scrubjay.storage.proxies import Proxies
+from scrubjay.storage.secrets import SecretBox
+from scrubjay.telemetry import SECRET_NAMES
+
+KIND = "crawl"
+_AUTH_CONTEXT = "crawl:auth"
+_HEADER_CONTEXT = "crawl:header"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebCrawler:
+    """What every crawl of this process shares."""
+
+    settings: Settings
+    network: Network
+    pool: ExtractionPool
+    database: Database
+    cache: Cache
+    blobs: BlobStore
+    secrets: SecretBox
+
+    @property
+    def kind(self) -> JobKind:
+        return JobKind(name=KIND, handler=self.crawl)
+
+    async def crawl(self, context: JobContext) -> Mapping[str, Any]:
+        try:
+            spec = unseal_spec(context.payload["spec"], self.secrets)
+        except (InvalidRequest, SecretUnreadable, KeyError) as error:
+            raise JobFailedForGood(f"The crawl cannot be run as it was asked for: {error}") from error
+        async with AsyncExitStack() as stack:
+            pages = await self._open_pages(context, spec, stack)
+            crawl = WebCrawl(context, spec, str(context.payload["scope_id"]), pages, self.database)
+            return await crawl.run()
+
+    async def _open_pages(self, context: JobContext, spec: CrawlSpec, stack: AsyncExitStack) -> PageFetcher:
+        tenant_id = context.job.tenant_id
+        fetcher = await stack.enter_async_context(await self.open_fetcher(tenant_id, spec))
+        sequential = spec.mode is CrawlMode.SEQUENTIAL
+        manners = Manners(
+            delay_seconds=spec.delay_ms / 1000,
+            rate_limit_rps=spec.rate_limit_rps,
+            host_concurrency=1 if sequential else spec.host_concurrency,
+            timeout_seconds=spec.timeout_seconds,
+        )
+        places = 1 if sequential else spec.concurrency
+        politeness = Politeness(self.cache, self.database, tenant_id, manners, places=places)
+        polite = PoliteFetcher(fetcher, politeness, spec.retries)
+        robots = None
+        if spec.respect_robots:
+            robots = Robots(polite, self.cache, user_agent=spec.user_agent or self.settings.crawl_user_agent)
+        return PageFetcher(
+            spec=spec,
+            polite=polite,
+            robots=robots,
+            extractor=_PoolExtractor(self.pool, spec),
+            blobs=self.blobs,
+        )
+
+    async def open_fetcher(self, tenant_id: str, spec: CrawlSpec) -> Fetcher:
+        credentials = None if spec.auth is None else self._credentials(spec.auth, spec.start_urls[0])
+        return self.network.fetcher(
+            user_agent=spec.user_agent or self.settings.crawl_user_agent,
+            headers=spec.headers,
+            headers_origin=parse_url(spec.start_urls[0]).origin,
+            credentials=credentials,
+            proxies=await self._proxies(tenant_id, spec.proxy_id),
+        )
+
+    @staticmethod
+    def _credentials(auth: CrawlAuth, start_url: str) -> Credentials:
+        url = parse_url(start_url)
+        if auth.type == "basic":
+            return Credentials.basic(url, auth.name or "", auth.secret)
+        if auth.type == "bearer":
+            return Credentials.bearer(url, auth.secret)
+        return Credentials.api_key(url, auth.name or "X-Api-Key", auth.secret)
+
+    async def _proxies(self, tenant_id: str, proxy_id: str | None) -> ProxyPool | None:
+        if proxy_id is None:
+            return None
+        try:
+            async with self.database.reading() as connection:
+                proxy = await Proxies(connection).get(tenant_id, proxy_id)
+        except NotFound as error:
+            raise JobFailedForGood(error.message) from error
+        servers = [
+            ProxyServer.parse(
+                str(server["url"]),
+                server.get("username"),
+                self._unseal_password(proxy_id, server.get("password")),
+            )
+            for server in proxy.servers
+        ]
+        return ProxyPool(servers, proxy.rotation)
+
+    def _unseal_password(self, proxy_id: str, sealed: str | None) -> str | None:
+        return None if not sealed else self.secrets.unseal(sealed, context=f"proxy:{proxy_id}:password")
+
+
+def seal_spec(spec: CrawlSpec, secrets: SecretBox) -> dict[str, Any]:
+    """The spec as a job's payload keeps it: whatever authenticates is sealed, also when it stands in an address."""
+    values = spec.model_dump(mode="json", exclude_defaults=True)
+    for name, value in values.get("headers", {}).items():
+        if SECRET_NAMES.search(name):
+            values["headers"][name] = secrets.seal(value, context=_HEADER_CONTEXT)
+    start = parse_url(spec.start_urls[0])
+    auth = spec.auth
+    if auth is None and (start.username or start.password):
+        auth = CrawlAuth(type="basic", name=start.username or "", secret=start.password or "")
+    if auth is not None:
+        values["auth"] = {**auth.model_dump(), "secret": secrets.seal(auth.secret, context=_AUTH_CONTEXT)}
+    values["start_urls"] = [parse_url(url).text for url in spec.start_urls]
+    return values
+
+
+def unseal_spec(payload: Mapping[str, Any], secrets: SecretBox) -> CrawlSpec:
+    values = dict(payload)
+    if values.get("auth"):
+        secret = secrets.unseal(values["auth"]["secret"], context=_AUTH_CONTEXT)
+        values["auth"] = {**values["auth"], "secret": secret}
+    if values.get("headers"):
+        values["headers"] = {
+            name: secrets.unseal(value, context=_HEADER_CONTEXT) if SECRET_NAMES.search(name) else value
+            for name, value in values["headers"].items()
+        }
+    return read_spec(values)
+
+
+class _PoolExtractor:
+    """Extraction by the spec's strategy, in other processes."""
+
+    def __init__(self, pool: ExtractionPool, spec: CrawlSpec) -> None:
+        self._pool = pool
+        self._options = ExtractOptions(
+            strategy=spec.extraction, fields=spec.fields, contexts=spec.strategy is CrawlStrategy.BEST_FIRST
+        )
+
+    async def extract(self, data: bytes | Path, *, url: str, content_type: str | None, status: int) -> Extraction:
+        return await self._pool.extract(data, url=url, content_type=content_type, status=status, options=self._options)

@@ -1,0 +1,243 @@
+"""One page of a web crawl, from its place in the frontier to its outcome: robots, turn, fetch, extract."""
+
+import asyncio
+import hashlib
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import IO, Protocol, TypeVar
+
+from scrubjay.connectors.web_store import knows_links
+from scrubjay.crawl.fetcher import FetchRequest, FetchResponse, redirect_target
+from scrubjay.crawl.polite import PoliteFetcher
+from scrubjay.crawl.robots import Robots
+from scrubjay.crawl.urls import hash_url, normal_form, parse_url
+from scrubjay.errors import (
+    CircuitOpen,
+    ExtractionFailed,
+    FetchFailed,
+    HostBlocked,
+    ScrubjayError,
+    UrlBlocked,
+    UrlInvalid,
+)
+from scrubjay.model.crawl_spec import CrawlSpec
+from scrubjay.model.crawling import FrontierItem, KnownPage
+from scrubjay.model.extraction import Extraction, Verdict
+from scrubjay.storage.blobs import BlobStore
+
+T = TypeVar("T")
+
+MAX_ROUNDS = 4
+MAX_CIRCUIT_WAITS = 3  # a host that stays broken through so many of its timeouts is given up
+ERROR_LENGTH = 1000
+_NOT_FAILURES = frozenset({"blocked_host", "unsupported_type"})
+_VERDICT_ERRORS = {
+    Verdict.BLOCKED: "blocked_page",
+    Verdict.LOGIN: "login_wall",
+    Verdict.EMPTY: "empty_page",
+    Verdict.SOFT_404: "soft_404",
+}
+
+
+@dataclass(slots=True, kw_only=True)
+class Outcome:
+    """What became of one URL. Exactly one of these is true: it has content, an error, a target, or is unchanged."""
+
+    item: FrontierItem
+    known: KnownPage | None = None
+    response: FetchResponse | None = None
+    extraction: Extraction | None = None
+    body_sha256: str | None = None
+    original_kept: bool = False
+    target: str | None = None  # where it redirects to
+    unchanged: bool = False
+    error_type: str | None = None
+    error: str | None = None
+    skipped: bool = False  # left alone on purpose, which is not a failure
+    duration_ms: int = 0
+
+    @property
+    def has_content(self) -> bool:
+        return self.extraction is not None and self.error_type is None
+
+
+class PageExtractor(Protocol):
+    async def extract(self, data: bytes | Path, *, url: str, content_type: str | None, status: int) -> Extraction: ...
+
+
+@dataclass(slots=True, kw_only=True)
+class PageFetcher:
+    """Turns frontier items into outcomes. It never raises for a page's sake, and writes nothing but originals."""
+
+    spec: CrawlSpec
+    polite: PoliteFetcher
+    robots: Robots | None
+    extractor: PageExtractor
+    blobs: BlobStore
+    note_waiting: Callable[[str, float], None] = field(default=lambda host, seconds: None)
+
+    async def process(self, item: FrontierItem, known: KnownPage | None) -> Outcome:
+        started = time.perf_counter()
+        outcome = Outcome(item=item, known=known)
+        try:
+            await self._process(outcome)
+        except (UrlInvalid, UrlBlocked, HostBlocked, FetchFailed, ExtractionFailed) as error:
+            outcome.error_type, outcome.error = _told(error)
+            outcome.skipped = outcome.error_type in _NOT_FAILURES
+        finally:
+            response = outcome.response
+            if response is not None and response.file is not None:
+                response.file.unlink(missing_ok=True)
+        outcome.duration_ms = int(1000 * (time.perf_counter() - started))
+        return outcome
+
+    async def _process(self, outcome: Outcome) -> None:
+        item = outcome.item
+        await self.polite.politeness.require_open(item.host)
+        request = self._request(outcome)
+        for _ in range(MAX_ROUNDS):
+            if not await self._obey_robots(outcome, request.url):
+                return
+            response = outcome.response = await self._ask(request)
+            if not self._comes_back(item, response):
+                break
+            request = replace(request, url=redirect_target(response).text)
+        else:
+            raise FetchFailed("The redirects lead in a circle.", error_type="redirect_loop")
+        if not self._settle_by_status(outcome, response):
+            await self._take_content(outcome, response)
+
+    async def _ask(self, request: FetchRequest) -> FetchResponse:
+        return await self._outlast_circuit(parse_url(request.url).host, lambda: self.polite.fetch(request))
+
+    def _comes_back(self, item: FrontierItem, response: FetchResponse) -> bool:
+        """Whether a redirect leads to another spelling of the same address, or sets a cookie on the way back to it."""
+        if not (response.is_redirect and self.spec.follow_redirects):
+            return False
+        return hash_url(normal_form(redirect_target(response).text)) == item.url_hash
+
+    async def _obey_robots(self, outcome: Outcome, url: str) -> bool:
+        robots, item = self.robots, outcome.item
+        if robots is None:
+            return True
+        verdict = await self._outlast_circuit(item.host, lambda: robots.allowed(url))
+        await self.polite.politeness.respect_crawl_delay(item.host, verdict.crawl_delay_seconds)
+        if not verdict.allowed:
+            outcome.error_type, outcome.error = str(verdict.reason), verdict.message
+            outcome.skipped = not verdict.temporary
+        return verdict.allowed
+
+    async def _outlast_circuit(self, host: str, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Wait while the host is left alone, and try again; not for ever."""
+        for _ in range(MAX_CIRCUIT_WAITS):
+            try:
+                return await attempt()
+            except CircuitOpen as error:
+                self.note_waiting(host, error.wait_seconds)
+                await asyncio.sleep(error.wait_seconds + 0.01)
+        return await attempt()
+
+    def _request(self, outcome: Outcome) -> FetchRequest:
+        spec, known = self.spec, outcome.known
+        # What its details cannot be read of is fetched as if it were new: its links would be lost otherwise.
+        conditional = known is not None and not spec.refresh and knows_links(known)
+        return FetchRequest(
+            url=outcome.item.url,
+            timeout_seconds=spec.timeout_seconds,
+            max_bytes=spec.max_bytes,
+            follow_redirects=False,
+            etag=known.etag if known is not None and conditional else None,
+            last_modified=known.last_modified if known is not None and conditional else None,
+            spool=True,
+        )
+
+    def _settle_by_status(self, outcome: Outcome, response: FetchResponse) -> bool:
+        """Whether the answer's head already says what becomes of the URL."""
+        if response.not_modified:
+            outcome.unchanged = True
+        elif response.is_redirect:
+            self._settle_redirect(outcome, response)
+        elif response.status >= 300:
+            outcome.error_type, outcome.error = "http_error", f"HTTP status {response.status}."
+        else:
+            return False
+        return True
+
+    def _settle_redirect(self, outcome: Outcome, response: FetchResponse) -> None:
+        if not self.spec.follow_redirects:
+            outcome.error_type, outcome.error = "redirect", "It redirects, and redirects are not followed."
+            outcome.skipped = True
+            return
+        if outcome.item.redirects >= self.spec.max_redirects:
+            raise FetchFailed(f"More than {self.spec.max_redirects} redirects.", error_type="too_many_redirects")
+        outcome.target = redirect_target(response).text
+
+    async def _take_content(self, outcome: Outcome, response: FetchResponse) -> None:
+        outcome.body_sha256 = await _hash_body(response)
+        known = outcome.known
+        same_body = known is not None and known.body_sha256 == outcome.body_sha256 and knows_links(known)
+        if same_body and not self.spec.refresh:
+            outcome.unchanged = True
+            return
+        if self.spec.keep_originals:
+            await self._keep_original(response)
+            outcome.original_kept = True
+        outcome.extraction = await self.extractor.extract(
+            response.file or response.body,
+            url=response.url,
+            content_type=response.content_type,
+            status=response.status,
+        )
+        self._judge(outcome, response)
+
+    def _judge(self, outcome: Outcome, response: FetchResponse) -> None:
+        """A wall, a shell or an error page is told as what it is, not as content."""
+        extraction = outcome.extraction
+        if extraction is None:
+            return
+        if extraction.verdict is not Verdict.CONTENT:
+            outcome.error_type = _VERDICT_ERRORS[extraction.verdict]
+            outcome.error = extraction.verdict_reason
+        elif self.robots is not None and "noindex" in robots_directives(response, extraction):
+            outcome.error_type, outcome.error = "noindex", "The page asks not to be indexed."
+            outcome.skipped = True
+
+    async def _keep_original(self, response: FetchResponse) -> None:
+        if response.file is None:
+            await self.blobs.put(response.body)
+            return
+        with response.file.open("rb") as opened:
+            await self.blobs.put_stream(_pieces(opened))
+
+
+def robots_directives(response: FetchResponse | None, extraction: Extraction) -> set[str]:
+    """What the page and its headers tell robots: noindex, nofollow, none."""
+    said = [str(part) for part in extraction.metadata.get("robots") or ()]
+    if response is not None:
+        for header in response.headers.getall("X-Robots-Tag", []):
+            # "otherbot: noindex" is not meant for us.
+            said += [part.strip().lower() for part in header.split(",") if ":" not in part]
+    return {"noindex", "nofollow", *said} if "none" in said else set(said)
+
+
+def _told(error: ScrubjayError) -> tuple[str, str]:
+    error_type = getattr(error, "error_type", "invalid_url")
+    return error_type, error.message[:ERROR_LENGTH]
+
+
+async def _hash_body(response: FetchResponse) -> str:
+    if response.file is None:
+        return hashlib.sha256(response.body).hexdigest()
+
+    def digest(path: Path) -> str:
+        with path.open("rb") as opened:
+            return hashlib.file_digest(opened, "sha256").hexdigest()
+
+    return await asyncio.to_thread(digest, response.file)
+
+
+async def _pieces(opened: IO[bytes]) -> AsyncIterator[bytes]:
+    while piece := await asyncio.to_thread(opened.read, 256 * 1024):
+        yield piece

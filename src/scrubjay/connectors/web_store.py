@@ -1,0 +1,84 @@
+"""Outcomes as rows: what a crawl keeps of each page, packed small, and read back for the next crawl."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+import zstandard
+
+from scrubjay.model.crawling import CrawledPage, KnownPage
+from scrubjay.model.extraction import Anchor, Extraction
+
+FORMAT = b"\x01"  # change it when pages must be extracted anew although they did not change
+MIN_DUPLICATE_CHARACTERS = 200  # shorter texts are often the same without the pages being so
+_MAX_UNPACKED_BYTES = 256 * 1024 * 1024
+_LEVEL = 1
+_KEPT_HEADERS_BYTES = 16_384
+
+_compressor = zstandard.ZstdCompressor(level=_LEVEL)
+_decompressor = zstandard.ZstdDecompressor()
+
+
+def pack_text(text: str) -> bytes:
+    return _compressor.compress(text.encode("utf-8", "replace"))
+
+
+def unpack_text(data: bytes) -> str:
+    return _decompressor.decompress(data, max_output_size=_MAX_UNPACKED_BYTES).decode()
+
+
+def pack_details(extraction: Extraction, headers: Mapping[str, str], target: str) -> bytes:
+    facts = {
+        "links": [[anchor.url, anchor.text, anchor.context, anchor.nofollow] for anchor in extraction.anchors],
+        "metadata": extraction.metadata,
+        "fields": extraction.fields,
+        "headers": headers,
+        "fetched_url": target,
+    }
+    text = json.dumps(facts, ensure_ascii=False, default=str)
+    return FORMAT + _compressor.compress(text.encode("utf-8", "replace"))
+
+
+def unpack_details(data: bytes | None) -> Mapping[str, Any]:
+    """What `pack_details` packed; nothing of what another version packed."""
+    if data is None or not data.startswith(FORMAT):
+        return {}
+    facts: Mapping[str, Any] = json.loads(_decompressor.decompress(data[1:], max_output_size=_MAX_UNPACKED_BYTES))
+    return facts
+
+
+def knows_links(known: KnownPage) -> bool:
+    """Whether a page that did not change could still tell where it leads."""
+    return known.details is not None and known.details.startswith(FORMAT) and known.content_sha256 is not None
+
+
+def anchors_of(known: KnownPage) -> list[Anchor]:
+    return [Anchor(*link) for link in unpack_details(known.details).get("links", ())]
+
+
+def hash_content(markdown: str) -> str:
+    return hashlib.sha256(markdown.encode("utf-8", "replace")).hexdigest()
+
+
+def kept_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """Response headers worth keeping: all but those that carry sessions, up to a limit."""
+    kept: dict[str, str] = {}
+    size = 0
+    for name, value in headers.items():
+        size += len(name) + len(value)
+        if size > _KEPT_HEADERS_BYTES:
+            break
+        if name.lower() not in ("set-cookie", "set-cookie2", "www-authenticate", "proxy-authenticate"):
+            kept[name] = value
+    return kept
+
+
+def changed_at(known: KnownPage | None, content_sha256: str | None, now: datetime) -> datetime:
+    """When the content last became what it is."""
+    return known.changed_at if known is not None and known.content_sha256 == content_sha256 else now
+
+
+def markdown_of(page: CrawledPage) -> str:
+    return "" if page.content is None else unpack_text(page.content)

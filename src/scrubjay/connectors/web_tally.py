@@ -1,0 +1,103 @@
+"""What a crawl has done so far, in numbers: in its checkpoint, its progress, and its summary."""
+
+import time
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+MAX_HOSTS = 50  # told one by one; the rest is one line
+MAX_ERROR_TYPES = 40
+OTHER = "(other hosts)"
+RATE_SECONDS = 10.0
+
+
+@dataclass(slots=True)
+class HostTally:
+    pages: int = 0
+    failed: int = 0
+    bytes: int = 0
+
+
+@dataclass(slots=True)
+class Tally:
+    """`pages` counts pages with content, new or unchanged; `fetched` everything that was asked for."""
+
+    fetched: int = 0
+    pages: int = 0
+    unchanged: int = 0
+    duplicates: int = 0
+    redirects: int = 0
+    failed: int = 0
+    skipped: int = 0
+    discovered: int = 0
+    bytes: int = 0
+    depth: int = 0
+    errors: dict[str, int] = field(default_factory=dict)
+    methods: dict[str, int] = field(default_factory=dict)
+    hosts: dict[str, HostTally] = field(default_factory=dict)
+    seconds: float = 0.0
+    waiting: dict[str, float] = field(default_factory=dict)  # host → when it is asked again
+    _recent: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=200))
+
+    @classmethod
+    def load(cls, stored: Mapping[str, Any] | None) -> "Tally":
+        facts = dict(stored or {})
+        hosts = {host: HostTally(**numbers) for host, numbers in facts.pop("hosts", {}).items()}
+        return cls(**facts, hosts=hosts)
+
+    def dump(self) -> dict[str, Any]:
+        facts = asdict(self)
+        for passing in ("waiting", "_recent"):
+            facts.pop(passing)
+        return facts
+
+    def host(self, host: str) -> HostTally:
+        if host not in self.hosts and len(self.hosts) >= MAX_HOSTS:
+            host = OTHER
+        return self.hosts.setdefault(host, HostTally())
+
+    def count_error(self, error_type: str) -> None:
+        if error_type not in self.errors and len(self.errors) >= MAX_ERROR_TYPES:
+            error_type = "other"
+        self.errors[error_type] = self.errors.get(error_type, 0) + 1
+
+    def count_method(self, method: str) -> None:
+        self.methods[method] = self.methods.get(method, 0) + 1
+
+    def note_waiting(self, host: str, seconds: float) -> None:
+        if len(self.waiting) < MAX_HOSTS:
+            self.waiting[host] = time.time() + seconds
+
+    def note_rate(self) -> None:
+        now = time.monotonic()
+        self._recent.append((now, self.fetched))
+        while self._recent and now - self._recent[0][0] > RATE_SECONDS:
+            self._recent.popleft()
+
+    @property
+    def pages_per_second(self) -> float:
+        if len(self._recent) < 2:
+            return 0.0
+        (then, before), (now, after) = self._recent[0], self._recent[-1]
+        return (after - before) / (now - then) if now > then else 0.0
+
+    def facts(self) -> dict[str, Any]:
+        """For the job's progress: what changes while it runs, with the busiest hosts first."""
+        busiest = sorted(self.hosts.items(), key=lambda entry: -(entry[1].pages + entry[1].failed))
+        now = time.time()
+        self.waiting = {host: until for host, until in self.waiting.items() if until > now}
+        return {
+            "pages": self.pages,
+            "failed": self.failed,
+            "skipped": self.skipped,
+            "unchanged": self.unchanged,
+            "duplicates": self.duplicates,
+            "discovered": self.discovered,
+            "bytes": self.bytes,
+            "depth": self.depth,
+            "pages_per_second": round(self.pages_per_second, 1),
+            "errors": self.errors,
+            "hosts": {host: asdict(numbers) for host, numbers in busiest[:10]},
+            "waiting": {host: round(until - now) for host, until in self.waiting.items()},
+        }

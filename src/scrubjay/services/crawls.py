@@ -1,0 +1,141 @@
+"""Crawls as doors see them: start one, find one to resume, read what it brought, fetch a single page."""
+
+import hashlib
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+from scrubjay.connectors.web_job import KIND, WebCrawler, seal_spec
+from scrubjay.connectors.web_store import markdown_of, unpack_details
+from scrubjay.crawl.fetcher import FetchRequest, FetchResponse
+from scrubjay.crawl.robots import Robots
+from scrubjay.crawl.urls import normalize_url, parse_url
+from scrubjay.errors import FetchFailed, HostBlocked, InvalidRequest, NotFound
+from scrubjay.model.crawl_spec import CrawlSpec
+from scrubjay.model.crawling import CrawledPage
+from scrubjay.model.extraction import Extraction, ExtractOptions
+from scrubjay.model.job import FINISHED_STATES, Job, JobPriority
+from scrubjay.model.tenant import Principal, Scope
+from scrubjay.services.access import require
+from scrubjay.services.jobs import JobService
+from scrubjay.storage.crawled_pages import CrawledPages
+from scrubjay.storage.jobs import JobRow, Jobs
+
+RESUMABLE_JOBS = 200
+
+
+class CrawlService:
+    def __init__(self, crawler: WebCrawler, jobs: JobService) -> None:
+        self._crawler = crawler
+        self._jobs = jobs
+
+    async def start(self, principal: Principal, spec: CrawlSpec, *, priority: JobPriority = JobPriority.NORMAL) -> Job:
+        """Check what can be checked at once, and leave the rest to a job."""
+        require(principal, Scope.WRITE)
+        for number, text in enumerate(spec.start_urls):
+            url = parse_url(text, field=f"start_urls.{number}")
+            self._crawler.network.guard.check_host(url.host)
+        spec = spec.model_copy(update={"scope_id": spec.scope_id or site_scope(principal.tenant_id, spec)})
+        payload = {"spec": seal_spec(spec, self._crawler.secrets), "scope_id": spec.scope_id}
+        return await self._jobs.submit(principal, KIND, payload, priority=priority)
+
+    async def find_unfinished(self, principal: Principal, spec: CrawlSpec) -> Job | None:
+        """The newest crawl from these start URLs that is not done: paused, failed, or cut off."""
+        require(principal, Scope.READ)
+        scope_id = spec.scope_id or site_scope(principal.tenant_id, spec)
+        async with self._crawler.database.reading() as connection:
+            found = await Jobs(connection).page(
+                JobRow.tenant_id == principal.tenant_id,
+                JobRow.kind == KIND,
+                limit=RESUMABLE_JOBS,
+                order=[JobRow.created_at.desc(), JobRow.id.desc()],
+            )
+        own = [job for job in found.items if job.payload.get("scope_id") == scope_id]
+        # Only the newest matters: what came before it was given up for it.
+        return own[0] if own and (own[0].state not in FINISHED_STATES or own[0].error is not None) else None
+
+    async def pages(self, principal: Principal, job_id: str) -> AsyncIterator[CrawledPage]:
+        """What a crawl brought or confirmed, in no particular order."""
+        job = await self._jobs.get(principal, job_id)
+        if job.kind != KIND:
+            raise NotFound(f"Job '{job_id}' is not a crawl.")
+        async with self._crawler.database.reading() as connection:
+            async for page in CrawledPages(connection).of_job(job_id):
+                yield page
+
+    async def original(self, page: CrawledPage) -> bytes | None:
+        """The body as it was fetched, if the crawl kept originals."""
+        if page.body_sha256 is None or not await self._crawler.blobs.exists(page.body_sha256):
+            return None
+        return await self._crawler.blobs.get(page.body_sha256)
+
+    async def fetch_page(
+        self, principal: Principal, spec: CrawlSpec, options: ExtractOptions
+    ) -> tuple[FetchResponse, Extraction]:
+        """One page, now: its answer and what it says. Redirects are followed."""
+        require(principal, Scope.WRITE)
+        url = spec.start_urls[0]
+        async with await self._crawler.open_fetcher(principal.tenant_id, spec) as fetcher:
+            if spec.respect_robots:
+                user_agent = spec.user_agent or self._crawler.settings.crawl_user_agent
+                verdict = await Robots(fetcher, self._crawler.cache, user_agent=user_agent).allowed(url)
+                if not verdict.allowed:
+                    raise HostBlocked(verdict.message or "robots.txt does not allow this page.")
+            response = await fetcher.fetch(
+                FetchRequest(
+                    url=url,
+                    timeout_seconds=spec.timeout_seconds,
+                    max_bytes=spec.max_bytes,
+                    max_redirects=spec.max_redirects,
+                    follow_redirects=spec.follow_redirects,
+                )
+            )
+        if response.status >= 400:
+            raise FetchFailed(f"{response.url} answered with HTTP status {response.status}.", error_type="http_error")
+        extraction = await self._crawler.pool.extract(
+            response.body,
+            url=response.url,
+            content_type=response.content_type,
+            status=response.status,
+            options=options,
+        )
+        return response, extraction
+
+
+def site_scope(tenant_id: str, spec: CrawlSpec) -> str:
+    """Crawls from the same start URLs know each other's pages."""
+    try:
+        starts = sorted(normalize_url(url) for url in spec.start_urls)
+    except InvalidRequest as error:
+        raise InvalidRequest(error.message, field="start_urls") from error
+    return "site_" + hashlib.sha256("\n".join([tenant_id, *starts]).encode()).hexdigest()[:27]
+
+
+def page_record(page: CrawledPage) -> dict[str, Any]:
+    """A page as programs read it: spec 001's CrawlResult."""
+    details: Mapping[str, Any] = unpack_details(page.details)
+    return {
+        "url": details.get("fetched_url") or page.url,
+        "normalized_url": normalize_url(page.url),
+        "success": page.error_type is None,
+        "status_code": page.status,
+        "content_type": page.content_type,
+        "title": page.title,
+        "markdown": markdown_of(page) or None,
+        "metadata": details.get("metadata") or {},
+        "fields": details.get("fields"),
+        "links": list(dict.fromkeys(link[0] for link in details.get("links", ()))),
+        "headers": details.get("headers") or {},
+        "extraction_method": page.method,
+        "error": page.error,
+        "error_type": page.error_type,
+        "depth": page.depth,
+        "parent_url": page.parent_url,
+        "content_sha256": page.content_sha256,
+        "duplicate": page.duplicate_of is not None,
+        "etag": page.etag,
+        "last_modified": page.last_modified,
+        "size_bytes": page.size_bytes,
+        "crawled_at": page.fetched_at.isoformat(),
+        "changed_at": page.changed_at.isoformat(),
+        "duration_ms": page.duration_ms,
+    }

@@ -1,0 +1,541 @@
+"""Whole crawls of a real site on loopback: what is fetched, in which order, how often, and what is kept of it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from ipaddress import ip_network
+from typing import Any
+
+import pytest
+from tests.site import Reply, Site, redirect, running_site
+from tests.workshop import wait_until
+
+from scrubjay.bootstrap import Scrubjay, open_scrubjay
+from scrubjay.errors import InvalidRequest, UrlBlocked
+from scrubjay.model.crawl_spec import read_spec
+from scrubjay.model.crawling import HostSettings
+from scrubjay.model.job import FINISHED_STATES, Job, JobRequest, JobState
+from scrubjay.model.tenant import Principal
+from scrubjay.services.crawls import page_record
+from scrubjay.settings import Settings
+from scrubjay.storage.hosts import Hosts
+
+
+class Crawler:
+    """An open Scrubjay, and short ways to crawl with it."""
+
+    def __init__(self, jay: Scrubjay, who: Principal) -> None:
+        self.jay = jay
+        self.who = who
+
+    async def start(self, *urls: str, **spec: Any) -> Job:
+        values = {"start_urls": urls, "delay_ms": 0, "max_pages": 100_000, **spec}
+        return await self.jay.crawls.start(self.who, read_spec(values))
+
+    async def finish(self, job: Job, *states: JobState) -> Job:
+        async def there() -> Job | None:
+            now = await self.jay.jobs.get(self.who, job.id)
+            return now if now.state in (states or FINISHED_STATES) else None
+
+        found: Job = await wait_until(there, f"the crawl is {states or 'finished'}", seconds=90)
+        return found
+
+    async def crawl(self, *urls: str, **spec: Any) -> dict[str, Any]:
+        job = await self.finish(await self.start(*urls, **spec))
+        assert job.state is JobState.COMPLETED, job.error
+        return {"job_id": job.id, **(job.result or {})}
+
+    async def pages(self, result: dict[str, Any]) -> dict[str, dict[str, Any]]:
+        """What was kept, by path."""
+        records = [page_record(page) async for page in self.jay.crawls.pages(self.who, result["job_id"])]
+        return {"/" + record["normalized_url"].split("/", 3)[3]: record for record in records}
+
+
+@asynccontextmanager
+async def crawling(settings: Settings) -> AsyncIterator[Crawler]:
+    chosen = settings.model_copy(
+        update={"allowed_private_networks": (ip_network("127.0.0.0/8"),), "extract_processes": 1}
+    )
+    async with open_scrubjay(chosen, working=True) as jay:
+        yield Crawler(jay, await jay.access.open_as_admin(settings.home))
+
+
+@pytest.fixture
+async def crawler(settings: Settings) -> AsyncIterator[Crawler]:
+    async with crawling(settings) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def site() -> AsyncIterator[Site]:
+    async with running_site() as running:
+        yield running
+
+
+def link(*paths: str, text: str = "") -> str:
+    """A page that says something of its own and links to these paths."""
+    words = f"This page is about {' and '.join(paths) or 'nothing else'}, and it says so at some length. " * 4
+    links = "".join(f'<li><a href="{path}">{path} {text}</a></li>' for path in paths)
+    return (
+        f"<html><head><title>{' '.join(paths)}</title></head><body><main><p>{words}</p><ul>{links}</ul></main></body>"
+    )
+
+
+def asked(site: Site) -> list[str]:
+    """The pages that were asked for, in order."""
+    return [request.target for request in site.requests if request.path not in ("/robots.txt", "/sitemap.xml")]
+
+
+async def test_a_whole_site_is_crawled_and_every_page_is_fetched_once(crawler: Crawler) -> None:
+    async with running_site(pages=120) as site:
+        result = await crawler.crawl(site.url)
+        assert site.generated is not None
+        wanted = set(site.generated.paths)
+
+        assert wanted <= set(site.counts)
+        assert {path: count for path, count in site.counts.items() if count > 1} == {}
+    pages = await crawler.pages(result)
+    assert wanted <= {path for path, page in pages.items() if page["success"]}
+    assert pages["/page/7"]["title"]
+    assert "/page/7" in pages["/page/7"]["url"]
+    assert len(pages["/page/7"]["markdown"]) > 200
+    assert result["failed"] > 0
+    assert result["errors"]["http_error"] == result["failed"]
+    assert result["redirects"] > 0
+    assert result["duplicates"] > 0
+    assert result["left_in_queue"] == 0
+
+
+async def test_breadth_first_goes_level_by_level(crawler: Crawler, site: Site) -> None:
+    for path, links in {
+        "/": ["/a", "/b"],
+        "/a": ["/a1", "/a2"],
+        "/b": ["/b1"],
+        "/a1": [],
+        "/a2": [],
+        "/b1": [],
+    }.items():
+        site.add(path, link(*links))
+
+    await crawler.crawl(site.url, strategy="bfs", mode="sequential")
+
+    assert asked(site) == ["/", "/a", "/b", "/a1", "/a2", "/b1"]
+
+
+async def test_depth_first_goes_to_the_bottom_of_the_first_link_first(crawler: Crawler, site: Site) -> None:
+    tree = {"/": ["/a", "/b"], "/a": ["/a1", "/a2"], "/a1": ["/a1x"], "/b": ["/b1"], "/a1x": [], "/a2": [], "/b1": []}
+    for path, links in tree.items():
+        site.add(path, link(*links))
+
+    await crawler.crawl(site.url, strategy="dfs", mode="sequential")
+
+    assert asked(site) == ["/", "/a", "/a1", "/a1x", "/a2", "/b", "/b1"]
+
+
+async def test_best_first_follows_what_fits_the_keywords(crawler: Crawler, site: Site) -> None:
+    site.add("/", link("/news", "/garden-acorns", "/about"))
+    site.add("/garden-acorns", link("/acorns/storage", "/imprint"))
+    for path in ("/news", "/about", "/acorns/storage", "/imprint"):
+        site.add(path, link())
+
+    await crawler.crawl(site.url, strategy="best_first", mode="sequential", keywords=["acorns"])
+    assert asked(site)[:3] == ["/", "/garden-acorns", "/acorns/storage"]
+
+    site.forget()
+    result = await crawler.crawl(
+        site.url, strategy="best_first", keywords=["acorns"], score_threshold=0.4, refresh=True
+    )
+    assert set(asked(site)) == {"/", "/garden-acorns", "/acorns/storage"}
+    assert result["refused_links"]["irrelevant"] == 3
+
+
+async def test_depth_and_pages_are_limits(crawler: Crawler, site: Site) -> None:
+    for number in range(10):
+        site.add(f"/{number}" if number else "/", link(f"/{number + 1}", f"/leaf{number}"))
+        site.add(f"/leaf{number}", link())
+
+    await crawler.crawl(site.url, max_depth=2)
+    assert set(asked(site)) == {"/", "/1", "/leaf0", "/2", "/leaf1"}
+
+    site.forget()
+    result = await crawler.crawl(site.url, max_pages=4, refresh=True)
+    assert len(asked(site)) == 4
+    assert result["fetched"] == 4
+    assert result["left_in_queue"] > 0
+
+    site.forget()
+    await crawler.crawl(site.url, max_depth=0, refresh=True)
+    assert asked(site) == ["/"]
+
+
+@pytest.mark.parametrize(
+    ("extent", "expected"),
+    [
+        ("children", {"/docs/", "/docs/a", "/docs/deep/b"}),
+        ("host", {"/docs/", "/docs/a", "/docs/deep/b", "/other", "/docs-old/x"}),
+    ],
+)
+async def test_the_extent_says_which_links_are_followed(crawler: Crawler, extent: str, expected: set[str]) -> None:
+    async with running_site(hosts=2) as site:
+        site.add("/docs/", link("/docs/a", "deep/b", "/other", "/docs-old/x", site.url_at(2) + "/elsewhere"))
+        for path in ("/docs/a", "/docs/deep/b", "/other", "/docs-old/x", "/elsewhere"):
+            site.add(path, link())
+
+        await crawler.crawl(site.url + "/docs/", extent=extent)
+
+        assert set(asked(site)) == expected
+
+
+async def test_every_host_is_crawled_when_the_extent_is_anywhere(crawler: Crawler) -> None:
+    async with running_site(hosts=2) as site:
+        site.add("/", link(site.url_at(2) + "/elsewhere"))
+        site.add("/elsewhere", link())
+
+        result = await crawler.crawl(site.url, extent="anywhere")
+
+        assert set(asked(site)) == {"/", "/elsewhere"}
+        assert set(result["hosts"]) == {"127.0.0.1", "127.0.0.2"}
+
+
+async def test_include_and_exclude_are_patterns_on_addresses(crawler: Crawler, site: Site) -> None:
+    site.add("/", link("/docs/a", "/docs/private/b", "/blog/c", "/style.css", "/logo.PNG"))
+    for path in ("/docs/a", "/docs/private/b", "/blog/c"):
+        site.add(path, link())
+
+    result = await crawler.crawl(site.url, include=["/docs/"], exclude=["private"])
+
+    assert set(asked(site)) == {"/", "/docs/a"}
+    assert result["refused_links"] == {"excluded": 1, "not_included": 1, "not_a_page": 2}
+
+
+async def test_robots_txt_is_obeyed_unless_told_otherwise(crawler: Crawler, site: Site) -> None:
+    site.robots = "User-agent: *\nDisallow: /private\n"
+    site.add("/", link("/private/a", "/open"))
+    site.add("/private/a", link())
+    site.add("/open", link())
+
+    result = await crawler.crawl(site.url)
+    assert set(asked(site)) == {"/", "/open"}
+    assert (result["skipped"], result["errors"]) == (1, {"robots_disallowed": 1})
+
+    site.forget()
+    await crawler.crawl(site.url, respect_robots=False)
+    assert "/private/a" in asked(site)
+
+
+async def test_robots_txt_that_cannot_be_had_means_not_now(crawler: Crawler, site: Site) -> None:
+    site.pages["/robots.txt"] = Reply("broken", 503)
+    site.add("/", link())
+
+    result = await crawler.crawl(site.url, retries=0)
+
+    assert asked(site) == []
+    assert result["errors"] == {"robots_unreachable": 1}
+
+
+async def test_noindex_and_nofollow_are_obeyed(crawler: Crawler, site: Site) -> None:
+    site.add("/", link("/noindex", "/nofollow", "/header"))
+    site.add("/noindex", link("/from-noindex").replace("<head>", '<head><meta name="robots" content="noindex">'))
+    site.add("/nofollow", link("/from-nofollow").replace("<head>", '<head><meta name="robots" content="nofollow">'))
+    site.pages["/header"] = Reply(link("/from-header"), headers={"X-Robots-Tag": "none"})
+
+    result = await crawler.crawl(site.url)
+
+    pages = await crawler.pages(result)
+    assert (pages["/noindex"]["error_type"], pages["/noindex"]["markdown"]) == ("noindex", None)
+    assert pages["/header"]["error_type"] == "noindex"
+    assert pages["/nofollow"]["success"]
+    assert not {"/from-nofollow", "/from-header"} & set(asked(site))
+
+
+async def test_sitemaps_are_read_from_robots_txt_and_obey_the_scope(crawler: Crawler, site: Site) -> None:
+    def sitemap(*urls: str) -> str:
+        return "<urlset>" + "".join(f"<url><loc>{url}</loc></url>" for url in urls) + "</urlset>"
+
+    site.robots = f"Sitemap: {site.url}/maps/one.xml\n"
+    site.add("/maps/one.xml", sitemap(site.url + "/hidden", site.url + "/secret/x", "http://10.0.0.1/"), "text/xml")
+    site.add("/", link())
+    site.add("/hidden", link())
+
+    await crawler.crawl(site.url, exclude=["/secret"])
+    assert set(asked(site)) == {"/", "/hidden", "/maps/one.xml"}
+
+    site.forget()
+    await crawler.crawl(site.url, use_sitemaps=False, refresh=True)
+    assert set(asked(site)) == {"/"}
+
+
+async def test_addresses_that_mean_the_same_are_fetched_once_and_as_they_are_written(
+    crawler: Crawler, site: Site
+) -> None:
+    site.add("/", link("/a/", "/a/?", "/a/#part", "/b?y=2&x=1", "/b?x=1&y=2", "/./c"))
+    for path in ("/a/", "/b", "/c"):
+        site.add(path, link())
+
+    await crawler.crawl(site.url)
+
+    assert sorted(asked(site)) == ["/", "/a/", "/b?y=2&x=1", "/c"]
+
+
+async def test_a_redirect_leads_to_a_page_that_is_fetched_once(crawler: Crawler, site: Site) -> None:
+    site.add("/", link("/old", "/older", "/new"))
+    site.pages["/old"] = redirect("/new", 301)
+    site.pages["/older"] = redirect("/old", 302)
+    site.add("/new", link())
+
+    result = await crawler.crawl(site.url)
+
+    assert site.counts["/new"] == 1
+    assert result["redirects"] == 2
+    assert set(await crawler.pages(result)) == {"/", "/new"}
+
+
+async def test_a_start_that_redirects_takes_the_scope_along(crawler: Crawler) -> None:
+    async with running_site(hosts=2) as site:
+        target = site.url_at(2)
+        site.add("/", lambda request: redirect(target + "/home") if "0.1:" in request.host else Reply(link("/home")))
+        site.add("/home", link("/inside"))
+        site.add("/inside", link())
+
+        await crawler.crawl(site.url)
+
+        assert {request.target for request in site.requests if "0.2:" in request.host} >= {"/home", "/inside"}
+
+
+async def test_a_page_that_sets_a_cookie_and_comes_back_is_read(crawler: Crawler, site: Site) -> None:
+    def gate(request: Any) -> Reply:
+        if "seen=1" in request.headers.get("cookie", ""):
+            return Reply(link("/inside"))
+        return Reply(status=302, headers={"Location": "/", "Set-Cookie": "seen=1; Path=/"})
+
+    site.add("/", gate)
+    site.add("/inside", link())
+
+    result = await crawler.crawl(site.url)
+
+    assert set(await crawler.pages(result)) == {"/", "/inside"}
+
+
+async def test_redirects_are_not_followed_when_the_crawl_says_so(crawler: Crawler, site: Site) -> None:
+    site.add("/", link("/old"))
+    site.pages["/old"] = redirect("/new")
+    site.add("/new", link())
+
+    result = await crawler.crawl(site.url, follow_redirects=False)
+
+    assert site.counts["/new"] == 0
+    assert result["errors"] == {"redirect": 1}
+
+
+async def test_an_endless_redirect_chain_ends(crawler: Crawler, site: Site) -> None:
+    site.add("/", link("/chain?left=50"))
+    site.add("/chain", lambda request: redirect(f"/chain?left={int(request.query['left']) - 1}"))
+
+    result = await crawler.crawl(site.url, max_redirects=5)
+
+    assert result["errors"] == {"too_many_redirects": 1}
+    assert site.counts["/chain"] == 6
+
+
+async def test_traps_end_by_themselves(crawler: Crawler, site: Site) -> None:
+    site.add("/", link("/trap/calendar", "/trap/session", "/trap/path/a"))
+
+    result = await crawler.crawl(site.url, max_depth=1000, max_pages=3000)
+
+    assert result["left_in_queue"] == 0
+    assert result["fetched"] < 1500
+    assert any(reason.startswith("trap:") for reason in result["refused_links"])
+
+
+async def test_an_unchanged_page_costs_a_304_and_keeps_its_links_and_text(crawler: Crawler) -> None:
+    async with running_site(pages=40) as site:
+        first = await crawler.crawl(site.url)
+        before = await crawler.pages(first)
+        site.forget()
+        assert site.generated is not None
+        site.generated.changed.add("/page/3")
+
+        second = await crawler.crawl(site.url)
+        after = await crawler.pages(second)
+
+        assert set(site.generated.paths) <= set(site.counts)
+    assert second["unchanged"] == second["pages"] - 1
+    assert {path for path, page in after.items() if page["markdown"] != before[path]["markdown"]} == {"/page/3"}
+    assert after["/page/3"]["changed_at"] > before["/page/3"]["changed_at"]
+    assert after["/page/4"]["changed_at"] == before["/page/4"]["changed_at"]
+    assert after["/page/4"]["crawled_at"] > before["/page/4"]["crawled_at"]
+
+
+async def test_a_page_that_fails_later_keeps_what_it_said_and_one_that_is_gone_does_not(
+    crawler: Crawler, site: Site
+) -> None:
+    site.add("/", link("/shaky", "/gone"))
+    site.add("/shaky", link())
+    site.add("/gone", link())
+    await crawler.crawl(site.url)
+    site.pages["/shaky"] = Reply("broken", 500)
+    site.pages["/gone"] = Reply("gone", 410)
+
+    pages = await crawler.pages(await crawler.crawl(site.url, retries=0))
+
+    assert (pages["/shaky"]["error_type"], bool(pages["/shaky"]["markdown"])) == ("http_error", True)
+    assert (pages["/gone"]["status_code"], pages["/gone"]["markdown"]) == (410, None)
+
+
+async def test_a_crawl_paused_and_resumed_fetches_nothing_twice(crawler: Crawler) -> None:
+    async with running_site(pages=300) as site:
+        site.latency_seconds = 0.01
+        job = await crawler.start(site.url, concurrency=8)
+
+        async def under_way() -> bool:
+            return len(site.requests) > 60
+
+        for _ in range(3):
+            await wait_until(under_way, "the crawl is under way")
+            await crawler.jay.jobs.make_request(crawler.who, job.id, JobRequest.PAUSE)
+            paused = await crawler.finish(job, JobState.PAUSED, JobState.COMPLETED)
+            quiet = len(site.requests)
+            await asyncio.sleep(0.3)
+            assert len(site.requests) == quiet
+            if paused.state is JobState.PAUSED:
+                await crawler.jay.jobs.make_request(crawler.who, job.id, JobRequest.RESUME)
+        done = await crawler.finish(job)
+
+        assert site.generated is not None
+        assert set(site.generated.paths) <= set(site.counts)
+        assert [path for path, count in site.counts.items() if count > 1] == []
+    assert done.state is JobState.COMPLETED
+    assert (done.result or {})["fetched"] == sum(
+        1 for path in site.counts if not path.startswith(("/old", "/robots", "/sitemap"))
+    )
+
+
+async def test_a_cancelled_crawl_stops_at_once_and_keeps_what_it_has(crawler: Crawler) -> None:
+    async with running_site(pages=300) as site:
+        site.latency_seconds = 0.02
+        job = await crawler.start(site.url, concurrency=4)
+
+        async def under_way() -> bool:
+            return len(site.requests) > 30
+
+        await wait_until(under_way, "the crawl is under way")
+        await crawler.jay.jobs.make_request(crawler.who, job.id, JobRequest.CANCEL)
+        await crawler.finish(job, JobState.CANCELLED)
+
+        assert len(site.requests) < 150
+        assert len(await crawler.pages({"job_id": job.id})) >= 20
+
+
+async def test_every_fault_of_the_zoo_is_one_recorded_failure_and_the_crawl_goes_on(
+    crawler: Crawler, site: Site
+) -> None:
+    faults = sorted(
+        path for path in [*site.faults, *site.pages] if path.startswith("/fault/") and "sitemap" not in path
+    )
+    types = sorted(path for path in site.pages if path.startswith("/type/"))
+    site.add("/", link(*faults, *types, "/fine", "http://10.0.0.1/inside", "file:///etc/passwd", "/" + "x" * 3000))
+    site.add("/fine", link())
+    tolerant = HostSettings(
+        tenant_id=crawler.who.tenant_id, host="127.0.0.1", rate_limit_rps=1000, circuit_breaker_threshold=1000
+    )
+    async with crawler.jay.database.writing() as connection:
+        await Hosts(connection).add(tolerant)
+
+    result = await crawler.crawl(
+        site.url, timeout_seconds=2, max_bytes=3_000_000, retries=0, extent="anywhere", max_depth=1,
+        host_concurrency=32, concurrency=32, respect_robots=False,
+    )  # fmt: skip
+
+    pages = await crawler.pages(result)
+    assert pages["/fine"]["success"]
+    unsettled = [path for path in faults if path not in pages and not path.startswith("/fault/redirect")]
+    assert unsettled == []
+    failures = {path: page["error_type"] for path, page in pages.items() if not page["success"]}
+    assert failures["/inside"] == "blocked_address"
+    assert failures["/fault/redirect-loop-2"] == failures["/fault/redirect-self"] == "redirect_loop"
+    assert failures["/fault/slow-body"] == "timeout"
+    assert failures["/fault/gzip-bomb"] == "too_large"
+    assert failures["/fault/broken-gzip"] == "bad_encoding"
+    assert all(failures.values())
+    assert "internal" not in failures.values()
+    for kind in ("html", "text", "markdown", "csv", "json", "pdf", "latin1"):
+        assert pages[f"/type/{kind}"]["success"], pages[f"/type/{kind}"]
+    assert "Äpfel" in pages["/type/latin1"]["markdown"]
+
+
+async def test_block_pages_login_walls_and_shells_are_failures_not_pages(crawler: Crawler, site: Site) -> None:
+    site.add("/", link("/blocked", "/shell"))
+    site.pages["/blocked"] = Reply(
+        "<html><head><title>Just a moment...</title></head><body><div id='challenge-platform'>Checking your browser "
+        "before accessing</div><script src='/cdn-cgi/challenge-platform/x.js'></script></body></html>"
+    )
+    site.add("/shell", "<html><body><div id='root'></div><script src='/app.js'></script></body></html>")
+
+    pages = await crawler.pages(await crawler.crawl(site.url))
+
+    assert pages["/blocked"]["error_type"] == "blocked_page"
+    assert pages["/shell"]["error_type"] == "empty_page"
+
+
+async def test_what_repeats_across_a_host_is_learned_and_dropped(crawler: Crawler, site: Site) -> None:
+    banner = "<p>Our spring catalogue is out now, with acorns of every size, ask for it at any of our branches.</p>"
+
+    def page(number: int) -> str:
+        words = f"Page {number} tells how jay number {number} found acorn {number * 7} behind tree {number * 13}. "
+        return f"<title>Jay {number}</title><main>{banner}<h1>Jay {number}</h1><p>{words * 5}</p></main>"
+
+    paths = [f"/jay{number}" for number in range(30)]
+    site.add("/", link(*paths))
+    for number, path in enumerate(paths):
+        site.add(path, page(number))
+
+    pages = await crawler.pages(await crawler.crawl(site.url, concurrency=1, host_concurrency=1))
+    having = [path for path in paths if "spring catalogue" in (pages[path]["markdown"] or "")]
+    assert 4 <= len(having) < 20
+    assert all("found acorn" in pages[path]["markdown"] for path in paths)
+
+    again = await crawler.pages(await crawler.crawl(site.url, refresh=True))
+    assert [path for path in paths if "spring catalogue" in (again[path]["markdown"] or "")] == []
+
+
+async def test_credentials_are_sealed_in_the_job_and_sent_to_the_start_only(crawler: Crawler) -> None:
+    async with running_site(hosts=2) as site:
+        site.add("/", link("/a", site.url_at(2) + "/b"))
+        site.add("/a", link())
+        site.add("/b", link())
+        job = await crawler.start(
+            site.url,
+            extent="anywhere",
+            auth={"type": "basic", "name": "jay", "secret": "acorn-secret"},
+            headers={"X-Api-Key": "key-secret", "X-Color": "blue"},
+        )
+        stored = await crawler.jay.jobs.get(crawler.who, job.id)
+        await crawler.finish(job)
+
+        assert "secret" not in str(stored.payload).replace("'secret':", "")
+        by_path = {request.path: request.headers for request in site.requests}
+        assert by_path["/a"]["authorization"].startswith("Basic ")
+        assert by_path["/a"]["x-api-key"] == "key-secret"
+        assert not {"authorization", "x-api-key"} & set(by_path["/b"])
+        assert by_path["/b"]["x-color"] == "blue"
+
+
+async def test_a_crawl_with_an_unknown_field_or_an_inner_address_is_refused(crawler: Crawler) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        read_spec({"start_urls": ["http://127.0.0.1/"], "max_pages": 0})
+    assert refused.value.details["field"] == "max_pages"
+    with pytest.raises(UrlBlocked):
+        await crawler.start("http://10.0.0.1/")
+    with pytest.raises(InvalidRequest) as refused:
+        await crawler.start("ftp://127.0.0.1/")
+    assert refused.value.details["field"] == "start_urls.0"
+
+
+async def test_originals_are_kept_when_asked(crawler: Crawler, site: Site) -> None:
+    body = link()
+    site.add("/", body)
+    result = await crawler.crawl(site.url, keep_originals=True)
+
+    pages = [page async for page in crawler.jay.crawls.pages(crawler.who, result["job_id"])]
+
+    assert await crawler.jay.crawls.original(pages[0]) == body.encode()
