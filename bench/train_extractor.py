@@ -24,15 +24,23 @@ import tldextract
 from scrubjay.extract.blocks import BlockTree, cut_blocks
 from scrubjay.extract.classifier import MODEL_PATH, TYPES, Classifier, Network, write_classifier
 from scrubjay.extract.decoding import decode_html
-from scrubjay.extract.features import Lexicon, PageFeatures, PageHead, measure_page, read_class_words, read_phrase
+from scrubjay.extract.features import (
+    Lexicon,
+    PageFeatures,
+    PageHead,
+    measure_page,
+    read_class_words,
+    read_phrase,
+    read_words,
+)
 from scrubjay.extract.html import parse_html, read_head
 from scrubjay.extract.metadata import read_metadata
 
 FOLDS = 5
-INNER_FOLDS = 4
+INNER_FOLDS = 3
 SEED = 7
-NETWORKS = 3
-HIDDEN = (96, 32)
+NETWORKS = 2
+HIDDEN = (64, 24)
 TREES = 140
 TEACHER_SHARE = 0.5  # how much of a network's target is the trees' opinion
 _WORD = re.compile(r"\w+")
@@ -150,7 +158,7 @@ def _leanings(page: TrainPage) -> list[dict[str, float]]:
     sums: list[dict[str, list[float]]] = [defaultdict(lambda: [0.0, 0.0]) for _ in range(3)]
     sizes = []
     for block, label in zip(page.tree.blocks, page.labels.tolist(), strict=True):
-        words = words_of(block.text)
+        words = read_words(block.text)
         sizes.append(len(words))
         phrase = read_phrase(block.text)
         for kind, keys in ((0, set(words)), (1, {phrase} if phrase else set())):
@@ -220,7 +228,7 @@ def page_weights(page: TrainPage, features: PageFeatures) -> np.ndarray:
 
 
 def stack(features: Sequence[PageFeatures]) -> np.ndarray:
-    return np.concatenate([np.hstack([f.blocks, np.tile(f.page, (len(f.blocks), 1))]) for f in features])
+    return np.concatenate([np.hstack([f.blocks.T, np.tile(f.page, (len(f.words), 1))]) for f in features])
 
 
 def fit_trees(rows: np.ndarray, labels: np.ndarray, weights: np.ndarray) -> lightgbm.Booster:
@@ -312,10 +320,30 @@ class _Adam:
             parameter -= np.float32(rate) * (mean / (1 - 0.9**self.steps)) / unbiased
 
 
-def _scaling(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    return rows.mean(axis=0, dtype=np.float64).astype(np.float32), (rows.std(axis=0, dtype=np.float64) + 1e-3).astype(
-        np.float32
-    )
+@dataclass(slots=True)
+class Scaling:
+    """Features as deviations from their mean, cut off at four."""
+
+    mean: np.ndarray
+    deviation: np.ndarray
+
+    @classmethod
+    def of(cls, rows: np.ndarray) -> "Scaling":
+        mean, deviation = rows.mean(axis=0, dtype=np.float64), rows.std(axis=0, dtype=np.float64) + 1e-3
+        return cls(mean.astype(np.float32), deviation.astype(np.float32))
+
+    @property
+    def limits(self) -> tuple[np.ndarray, np.ndarray]:
+        return self.mean - 4 * self.deviation, self.mean + 4 * self.deviation
+
+    def apply(self, rows: np.ndarray) -> np.ndarray:
+        return np.clip((rows - self.mean) / self.deviation, -4, 4).astype(np.float32)
+
+    def into(self, network: Network) -> Network:
+        """The network that takes features unscaled."""
+        first = network.weights[0] / self.deviation[:, None]
+        bias = network.biases[0] - (self.mean / self.deviation) @ network.weights[0]
+        return Network([first, *network.weights[1:]], [bias, *network.biases[1:]])
 
 
 def train(pages: Sequence[TrainPage], say: Callable[[str], None] = print) -> Classifier:
@@ -329,18 +357,19 @@ def train(pages: Sequence[TrainPage], say: Callable[[str], None] = print) -> Cla
     say(f"  trees: {time.monotonic() - started:.0f} s, {len(builder.votes)} domains, {len(weights)} blocks")
     labels = np.concatenate([page.labels for page in pages])
     targets = ((1 - TEACHER_SHARE) * labels + TEACHER_SHARE * opinions)[:, None].astype(np.float32)
-    block_scale = _scaling(np.concatenate([f.blocks for f in features]))
-    page_scale = _scaling(np.stack([f.page for f in features]))
-    means, deviations = (np.concatenate(pair) for pair in zip(block_scale, page_scale, strict=True))
-    rows = np.clip((stack(features) - means) / deviations, -4, 4).astype(np.float32)
+    blocks = Scaling.of(np.concatenate([f.blocks.T for f in features]))
+    page = Scaling.of(np.stack([f.page for f in features]))
+    both = Scaling(np.concatenate([blocks.mean, page.mean]), np.concatenate([blocks.deviation, page.deviation]))
+    rows = both.apply(stack(features))
     networks = [
-        fit_network(rows, targets, weights, hidden=HIDDEN, epochs=12, seed=SEED + number) for number in range(NETWORKS)
+        both.into(fit_network(rows, targets, weights, hidden=HIDDEN, epochs=10, seed=SEED + number))
+        for number in range(NETWORKS)
     ]
-    types = np.array([[page.page_type == kind for kind in TYPES] for page in pages], np.float32)
-    flat = np.clip((np.stack([f.page for f in features]) - page_scale[0]) / page_scale[1], -4, 4).astype(np.float32)
+    types = np.array([[p.page_type == kind for kind in TYPES] for p in pages], np.float32)
+    flat = page.apply(np.stack([f.page for f in features]))
     type_network = fit_network(flat, types, np.ones(len(flat), np.float32), hidden=(48,), epochs=60, seed=SEED)
     say(f"  networks: {time.monotonic() - started:.0f} s")
-    return Classifier(builder.lexicon(), block_scale, page_scale, type_network, networks)
+    return Classifier(builder.lexicon(), blocks.limits, page.limits, page.into(type_network), networks)
 
 
 def main() -> None:

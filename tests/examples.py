@@ -30,11 +30,13 @@ from scrubjay.model.content import (
 )
 from scrubjay.model.crawling import (
     CrawlConfig,
+    CrawledPage,
     FrontierItem,
     FrontierStatus,
     HostSettings,
     Proxy,
     ProxyRotation,
+    SiteMemory,
 )
 from scrubjay.model.ids import new_id
 from scrubjay.model.job import Job, JobEvent, JobPriority, JobRequest, JobState, Schedule, Worker
@@ -57,6 +59,7 @@ from scrubjay.model.watching import Delivery, DeliveryStatus, Story, Watch, Watc
 from scrubjay.storage.chunks import Chunks
 from scrubjay.storage.collections import Collections
 from scrubjay.storage.configs import CrawlConfigs
+from scrubjay.storage.crawled_pages import CrawledPages
 from scrubjay.storage.deliveries import Deliveries
 from scrubjay.storage.document_logs import DocumentLogs
 from scrubjay.storage.documents import Documents
@@ -77,6 +80,7 @@ from scrubjay.storage.repository import Base, Repository
 from scrubjay.storage.rules import IngestionRules
 from scrubjay.storage.schedules import Schedules
 from scrubjay.storage.sign_ins import SignIns
+from scrubjay.storage.site_memories import SiteMemories
 from scrubjay.storage.tables import NOUNS
 from scrubjay.storage.tags import Tags
 from scrubjay.storage.tenants import Tenants
@@ -440,9 +444,19 @@ EXAMPLES: Mapping[AnyRepository, Callable[[Family], Any]] = {
         rotation=ProxyRotation.LEAST_USED, is_active=False, created_at=MOMENT,
     ),
     Frontier: lambda family: FrontierItem(
-        job_id=family.job.id, url_hash=new_hash(), url=URL, host="höst", depth=2, score=PRECISE,
+        job_id=family.job.id, url_hash=new_hash(), url=URL, host="höst", depth=2, redirects=1, score=PRECISE,
         status=FrontierStatus.SKIPPED, parent_url=URL, lease_id=new_id("wrk"), leased_until=LATER, attempts=3,
         error=UNICODE, discovered_at=MOMENT,
+    ),
+    CrawledPages: lambda family: CrawledPage(
+        scope_id=new_id("site"), url_hash=new_hash(), tenant_id=family.tenant_id, job_id=family.job.id, url=URL,
+        depth=3, parent_url=URL, status=200, error_type="timeout", error=UNICODE, content_type="text/html",
+        etag=UNICODE, last_modified="Wed", size_bytes=BIG_NUMBER, body_sha256=new_hash(), content_sha256=new_hash(),
+        duplicate_of=new_hash(), title=UNICODE, method="scrubjay", content=bytes(range(256)), details=b"\0\xff",
+        duration_ms=5, fetched_at=MOMENT, changed_at=LATER,
+    ),
+    SiteMemories: lambda family: SiteMemory(
+        scope_id=new_id("site"), host="höst", tenant_id=family.tenant_id, memory=bytes(range(256)), updated_at=MOMENT,
     ),
     Documents: _document,
     DocumentVersions: lambda family: DocumentVersion(

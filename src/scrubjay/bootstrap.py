@@ -9,6 +9,7 @@ from scrubjay.connectors.web_job import WebCrawler
 from scrubjay.crawl.addresses import EgressGuard
 from scrubjay.crawl.fetcher import Network
 from scrubjay.errors import DatabaseUnreachable, Unavailable
+from scrubjay.extract.browser import BrowserRenderer
 from scrubjay.extract.pool import ExtractionPool
 from scrubjay.jobs.kinds import JobKinds
 from scrubjay.jobs.signals import JobSignals
@@ -59,16 +60,20 @@ async def open_scrubjay(settings: Settings, *, working: bool = False) -> AsyncIt
         signals = JobSignals(cache)
         network = await stack.enter_async_context(open_network(settings))
         pool = await stack.enter_async_context(_open_pool(settings))
+        browser = await stack.enter_async_context(
+            BrowserRenderer(network.guard, chromium_path=settings.chromium_path, user_agent=settings.crawl_user_agent)
+        )
         crawler = WebCrawler(
             settings=settings,
             network=network,
             pool=pool,
+            browser=browser,
             database=database,
             cache=cache,
             blobs=blobs,
             secrets=secrets,
         )
-        kinds = JobKinds(STEPS, crawler.kind)
+        kinds = JobKinds(STEPS, *crawler.kinds)
         if working:
             # Imported here because DBOS alone takes half a second to import, and only workers need it.
             from scrubjay.jobs.engine import JobEngine

@@ -10,6 +10,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -499,3 +500,70 @@ async def test_an_api_limit_is_counted_per_minute_under_the_specified_key(cache:
     key = cache_keys.api_rate(secrets.token_hex(32))
     await cache.allow(key, limit=5, period_seconds=cache_keys.API_RATE_PERIOD_SECONDS, now=MINUTE)
     assert await cache.get(f"{key}:{math.floor(MINUTE / 60)}") == b"1"
+
+
+async def admit(cache: Cache, name: str, token: str, **options: Any) -> float:
+    return await cache.admit(
+        f"rate:{name}", token, **{"interval_seconds": 0.0, "limit": 10, "lease_seconds": 60.0, **options}
+    )
+
+
+async def test_an_interval_keeps_the_next_one_out_until_it_is_over(cache: Cache, name: str) -> None:
+    assert await admit(cache, name, "a", interval_seconds=0.2) == 0
+    wait = await admit(cache, name, "b", interval_seconds=0.2)
+    assert 0 < wait <= 0.2
+    await asyncio.sleep(wait + 0.005)
+    assert await admit(cache, name, "b", interval_seconds=0.2) == 0
+
+
+async def test_of_many_who_ask_at_once_one_is_admitted_per_interval(cache: Cache, name: str) -> None:
+    waits = await asyncio.gather(*(admit(cache, name, str(number), interval_seconds=5) for number in range(64)))
+    assert sorted(waits)[:2] == [0, pytest.approx(5, abs=1)]
+
+
+async def test_only_so_many_are_inside_and_whoever_leaves_makes_room(cache: Cache, name: str) -> None:
+    waits = await asyncio.gather(*(admit(cache, name, str(number), limit=3) for number in range(10)))
+    assert waits.count(0) == 3
+    await cache.dismiss(f"rate:{name}", str(waits.index(0)))
+    await cache.dismiss(f"rate:{name}", "somebody else")
+    assert [await admit(cache, name, f"late{number}", limit=3) == 0 for number in range(2)] == [True, False]
+
+
+async def test_whoever_never_leaves_is_out_when_the_lease_ends(cache: Cache, name: str) -> None:
+    assert await admit(cache, name, "a", limit=1, lease_seconds=0.1) == 0
+    assert await admit(cache, name, "b", limit=1) > 0
+    await asyncio.sleep(0.13)
+    assert await admit(cache, name, "b", limit=1) == 0
+
+
+async def test_nobody_is_admitted_while_a_host_is_deferred(cache: Cache, name: str) -> None:
+    await cache.defer(f"rate:{name}", 0.3)
+    await cache.defer(f"rate:{name}", 0.1)
+    assert 0.15 < await admit(cache, name, "a") <= 0.3
+
+
+async def report(cache: Cache, name: str, success: bool, threshold: int = 3) -> bool:
+    return await cache.report_to_circuit(f"circuit:{name}", success=success, threshold=threshold, timeout_seconds=0.2)
+
+
+async def test_a_circuit_opens_at_its_threshold_and_a_success_closes_it(cache: Cache, name: str) -> None:
+    assert [await report(cache, name, False) for _ in range(2)] == [False, False]
+    assert not await report(cache, name, True)
+    assert [await report(cache, name, False) for _ in range(3)] == [False, False, True]
+    assert 0 < await cache.try_circuit(f"circuit:{name}", timeout_seconds=0.2) <= 0.2
+    await report(cache, name, True)
+    assert await cache.try_circuit(f"circuit:{name}", timeout_seconds=0.2) == 0
+
+
+async def test_failures_at_once_are_all_counted(cache: Cache, name: str) -> None:
+    opened = await asyncio.gather(*(report(cache, name, False, threshold=20) for _ in range(20)))
+    assert opened.count(True) == 1
+
+
+async def test_after_its_timeout_an_open_circuit_lets_exactly_one_probe_through(cache: Cache, name: str) -> None:
+    await report(cache, name, False, threshold=1)
+    await asyncio.sleep(0.22)
+    waits = await asyncio.gather(*(cache.try_circuit(f"circuit:{name}", timeout_seconds=0.2) for _ in range(16)))
+    assert waits.count(0) == 1
+    assert await report(cache, name, False, threshold=99), "a failed probe opens it again"
+    assert await cache.try_circuit(f"circuit:{name}", timeout_seconds=0.2) > 0

@@ -34,7 +34,8 @@ from tests.examples import (
 from scrubjay.errors import Conflict, NotFound
 from scrubjay.model.clock import utc_now
 from scrubjay.model.content import Tag
-from scrubjay.model.crawling import FrontierItem, FrontierStatus
+from scrubjay.model.crawl_spec import CrawlStrategy
+from scrubjay.model.crawling import CrawledPage, FrontierItem, FrontierStatus, PageSeen, SiteMemory
 from scrubjay.model.ids import new_id
 from scrubjay.model.job import Job, JobEvent, JobPriority, JobState, Schedule, Worker
 from scrubjay.model.plan import LedgerEntry, Plan
@@ -43,6 +44,7 @@ from scrubjay.settings import Settings
 from scrubjay.storage import schema
 from scrubjay.storage.chunks import Chunks
 from scrubjay.storage.collections import Collections
+from scrubjay.storage.crawled_pages import CrawledPages
 from scrubjay.storage.database import Database, open_database
 from scrubjay.storage.deliveries import Deliveries
 from scrubjay.storage.document_logs import DocumentLogs
@@ -56,6 +58,7 @@ from scrubjay.storage.operations import Operations
 from scrubjay.storage.plans import Plans
 from scrubjay.storage.schedules import Schedules
 from scrubjay.storage.sign_ins import SignIns
+from scrubjay.storage.site_memories import SiteMemories
 from scrubjay.storage.tags import DocumentTagRow, Tags
 from scrubjay.storage.tenants import Tenants
 from scrubjay.storage.versions import DocumentVersions
@@ -999,7 +1002,7 @@ async def test_a_lease_takes_the_best_or_the_shallowest_first(database: Database
         await Frontier(connection).add_new(
             [found(family, number, depth=depth, score=score) for number, (depth, score) in enumerate(facts)]
         )
-    best = await lease(database, family, 2, best_first=True)
+    best = await lease(database, family, 2, strategy=CrawlStrategy.BEST_FIRST)
     assert [item.url_hash for item in best] == [f"{number:064}" for number in (2, 4)]
     rest = await lease(database, family, 10)
     assert [item.url_hash for item in rest] == [f"{number:064}" for number in (3, 5, 1, 0)]
@@ -1008,31 +1011,32 @@ async def test_a_lease_takes_the_best_or_the_shallowest_first(database: Database
     assert await lease(database, family, 10) == []
 
 
-@pytest.mark.parametrize("best_first", [False, True])
+@pytest.mark.parametrize("strategy", list(CrawlStrategy))
 async def test_a_lease_under_way_leaves_the_other_urls_to_others(
-    databases: Sequence[Database], family: Family, best_first: bool
+    databases: Sequence[Database], family: Family, strategy: CrawlStrategy
 ) -> None:
     if databases[0].dialect == "sqlite":
         pytest.skip("has one writer at a time")
     await save_many(
         databases[0], Frontier, [found(family, number, depth=number, score=-number) for number in range(300)]
     )
-    options = {"now": MOMENT, "until": LATER, "best_first": best_first}
+    options = {"now": MOMENT, "until": LATER, "strategy": strategy}
     async with databases[0].writing() as one, databases[1].writing() as two, asyncio.timeout(PATIENCE_SECONDS):
         first = await Frontier(one).lease(family.job.id, "one", limit=2, **options)
         second = await Frontier(two).lease(family.job.id, "two", limit=3, **options)
-    assert [item.url_hash for item in [*first, *second]] == [f"{number:064}" for number in range(5)]
+    expected = range(299, 294, -1) if strategy is CrawlStrategy.DFS else range(5)
+    assert [item.url_hash for item in [*first, *second]] == [f"{number:064}" for number in expected]
 
 
-@pytest.mark.parametrize("best_first", [False, True])
-async def test_no_url_is_leased_to_two(databases: Sequence[Database], family: Family, best_first: bool) -> None:
+@pytest.mark.parametrize("strategy", list(CrawlStrategy))
+async def test_no_url_is_leased_to_two(databases: Sequence[Database], family: Family, strategy: CrawlStrategy) -> None:
     async with databases[0].writing() as connection:
         await Frontier(connection).add_new([found(family, number, score=number % 7) for number in range(200)])
 
     async def lease_all(database: Database) -> list[str]:
         mine: list[str] = []
         while True:
-            items = await lease(database, family, 7, best_first=best_first)
+            items = await lease(database, family, 7, strategy=strategy)
             async with database.writing() as connection:
                 for item in items:
                     finished = await Frontier(connection).finish(
@@ -1100,3 +1104,101 @@ async def test_only_enabled_schedules_are_due_and_move_on(database: Database, fa
         mine = [each for each in await Schedules(connection).due(MOMENT) if each.tenant_id == family.tenant_id]
         assert mine == [earlier, due]
         assert not await Schedules(connection).move_on(disabled, LATER, MOMENT)
+
+
+async def test_a_depth_first_lease_takes_the_deepest_and_newest_first(database: Database, family: Family) -> None:
+    await save_many(database, Frontier, [found(family, number, depth=number % 3) for number in range(6)])
+    taken = await lease(database, family, 3, strategy=CrawlStrategy.DFS)
+    assert [item.url_hash for item in taken] == [f"{number:064}" for number in (5, 2, 4)]
+
+
+async def test_a_lease_can_leave_hosts_out(database: Database, family: Family) -> None:
+    hosts = ["slow.example", "fast.example", "slow.example"]
+    items = [replace(found(family, number), host=host) for number, host in enumerate(hosts)]
+    await save_many(database, Frontier, items)
+    taken = await lease(database, family, 3, avoid_hosts=["slow.example"])
+    assert [item.host for item in taken] == ["fast.example"]
+
+
+async def test_settled_urls_stay_settled_and_leased_ones_are_given_back(database: Database, family: Family) -> None:
+    await save_many(database, Frontier, [found(family, number) for number in range(4)])
+    taken = await lease(database, family, 3)
+    async with database.writing() as connection:
+        frontier = Frontier(connection)
+        done = [(taken[0].url_hash, FrontierStatus.COMPLETED, None), (taken[1].url_hash, FrontierStatus.FAILED, "no")]
+        await frontier.settle(family.job.id, done)
+        await frontier.release(family.job.id)
+        assert await frontier.tally(family.job.id) == {
+            FrontierStatus.COMPLETED: 1,
+            FrontierStatus.FAILED: 1,
+            FrontierStatus.PENDING: 2,
+        }
+
+
+async def test_of_two_addresses_with_one_hash_the_first_is_kept(database: Database, family: Family) -> None:
+    first = found(family, 1)
+    async with database.writing() as connection:
+        assert await Frontier(connection).add_new([first, replace(first, url="http://other.example/")]) == 1
+        assert await Frontier(connection).add_new([replace(first, url="http://third.example/")]) == 0
+        kept = await Frontier(connection).find(Frontier.table.c.job_id == family.job.id)
+    assert kept is not None
+    assert kept.url == first.url
+
+
+def crawled(family: Family, number: int, **facts: Any) -> CrawledPage:
+    return CrawledPage(
+        scope_id="site_x", url_hash=f"{number:064}", tenant_id=family.tenant_id, job_id=family.job.id,
+        url=f"http://example.org/{number}", content=b"text", details=b"details", etag="e", **facts,
+    )  # fmt: skip
+
+
+async def test_a_page_replaces_what_was_known_of_it(database: Database, family: Family) -> None:
+    async with database.writing() as connection:
+        pages = CrawledPages(connection)
+        await pages.put([crawled(family, 1, title="old"), crawled(family, 2)])
+        await pages.put([crawled(family, 1, title="new"), crawled(family, 3), crawled(family, 3, title="last")])
+        kept = {page.url_hash[-1]: page.title async for page in pages.of_job(family.job.id)}
+    assert kept == {"1": "new", "2": None, "3": "last"}
+
+
+async def test_a_confirmed_page_keeps_its_content_and_belongs_to_the_new_job(
+    database: Database, family: Family
+) -> None:
+    async with database.writing() as connection:
+        pages = CrawledPages(connection)
+        await pages.put([crawled(family, 1, content_sha256="c"), crawled(family, 2)])
+        seen = PageSeen(url_hash=f"{1:064}", depth=4, duration_ms=7, seen_at=LATER, error_type="timeout", error="slow")
+        await pages.confirm("site_x", "job_2", [seen])
+        confirmed = [page async for page in pages.of_job("job_2")]
+        known = await pages.known("site_x", [f"{1:064}", f"{9:064}"])
+    assert [(page.content, page.depth, page.error_type, page.fetched_at) for page in confirmed] == [
+        (b"text", 4, "timeout", LATER)
+    ]
+    assert {url_hash: (page.etag, page.details) for url_hash, page in known.items()} == {f"{1:064}": ("e", b"details")}
+
+
+async def test_the_first_page_with_a_content_is_found_within_its_job(database: Database, family: Family) -> None:
+    async with database.writing() as connection:
+        pages = CrawledPages(connection)
+        await pages.put(
+            [crawled(family, 1, content_sha256="c"), crawled(family, 2, content_sha256="c", duplicate_of="1")]
+        )
+        assert await pages.first_with_content("site_x", family.job.id, ["c", "d"]) == {"c": f"{1:064}"}
+        assert await pages.first_with_content("site_x", "job_2", ["c"]) == {}
+
+
+async def test_a_site_memory_is_replaced_and_the_newest_of_a_host_is_found(database: Database, family: Family) -> None:
+    def memory(scope_id: str, content: bytes, at: datetime) -> SiteMemory:
+        return SiteMemory(
+            scope_id=scope_id, host="example.org", tenant_id=family.tenant_id, memory=content, updated_at=at
+        )
+
+    async with database.writing() as connection:
+        memories = SiteMemories(connection)
+        for each in (memory("a", b"1", MOMENT), memory("a", b"2", MOMENT), memory("b", b"3", LATER)):
+            await memories.put(each)
+        recalled = await memories.recall(family.tenant_id, "a", "example.org")
+        newest = await memories.newest_of_host(family.tenant_id, "example.org")
+        assert await memories.recall("ten_other", "a", "example.org") is None
+        assert await memories.newest_of_host("ten_other", "example.org") is None
+    assert (recalled and recalled.memory, newest and newest.memory) == (b"2", b"3")

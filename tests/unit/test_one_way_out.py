@@ -14,8 +14,8 @@ CLIENTS = frozenset(
     {
         "aiohttp", "httpx", "requests", "urllib3", "urllib.request", "http.client", "ftplib", "smtplib", "telnetlib",
         "socket", "ssl", "asyncio.streams", "websockets", "websocket", "pycurl", "httplib2", "niquests", "grpc",
-        "paramiko", "redis",         "playwright", "openai", "msal", "crawl4ai", "xmlrpc", "socketserver", "http.server", "imaplib", "poplib",
-        "nntplib", "selenium", "trafilatura.downloads", "feedparser",
+        "paramiko", "redis", "playwright", "openai", "msal", "crawl4ai", "xmlrpc", "socketserver", "http.server",
+        "imaplib", "poplib", "nntplib", "selenium", "trafilatura.downloads", "feedparser",
     }
 )  # fmt: skip
 DIALLING = frozenset(
@@ -30,11 +30,10 @@ ALLOWED = {
     "crawl/addresses.py": "resolves names for the guard",
     "crawl/browser_proxy.py": "the browser's way out, through the guard",
     "extract/browser.py": "drives a local Chromium whose only way out is that proxy",
-    "extract/ai.py": "crawl4ai gets HTML that was fetched before, and no network",
+    "extract/crawl4ai.py": "crawl4ai gets HTML that was fetched before, and no network",
     "extract/pool.py": "a socket pair to its own processes",
     "extract/worker.py": "the other end of that pair",
     "extract/files.py": "feedparser is given bytes, never an address",
-    "crawl/sitemap_parsing.py": "feedparser is given bytes, never an address",
     "cli/serve.py": "listens, and dials nobody",
     "storage/cache_redis.py": "the operator's own Redis",
 }

@@ -17,14 +17,19 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
 from scrubjay.errors import (
+    CircuitOpen,
     Conflict,
+    ExtractionFailed,
+    FetchFailed,
     Forbidden,
+    HostBlocked,
     InvalidRequest,
     NotFound,
     RateLimited,
     ScrubjayError,
     Unauthenticated,
     Unavailable,
+    UrlBlocked,
 )
 from scrubjay.telemetry import redact, request_id
 
@@ -46,6 +51,11 @@ _STATUSES: tuple[tuple[type[ScrubjayError], int, str], ...] = (
     (Forbidden, 403, "FORBIDDEN"),
     (NotFound, 404, "NOT_FOUND"),
     (Conflict, 409, "CONFLICT"),
+    (UrlBlocked, 403, "URL_BLOCKED"),
+    (CircuitOpen, 503, "CIRCUIT_OPEN"),
+    (HostBlocked, 403, "DOMAIN_BLOCKED"),
+    (FetchFailed, 502, "FETCH_FAILED"),
+    (ExtractionFailed, 422, "EXTRACTION_FAILED"),
     (RateLimited, 429, "RATE_LIMIT_EXCEEDED"),
     (Unavailable, 503, "UNAVAILABLE"),
 )

@@ -5,7 +5,21 @@ from typing import Annotated
 
 import typer
 
-from scrubjay.cli import context, crawl, doctor, fetch, jobs, keys, migrate, serve, version, worker
+from scrubjay.cli import (
+    context,
+    crawl,
+    discover,
+    doctor,
+    extract,
+    fetch,
+    jobs,
+    keys,
+    migrate,
+    robots,
+    serve,
+    version,
+    worker,
+)
 
 app = typer.Typer(
     name="scrubjay",
@@ -31,6 +45,9 @@ def choose_home(
 
 app.command("crawl")(crawl.crawl)
 app.command("fetch")(fetch.fetch)
+app.add_typer(extract.app, name="extract")
+app.command("discover")(discover.discover)
+app.command("robots")(robots.ask_robots)
 app.command("serve")(serve.serve)
 app.command("worker")(worker.work)
 app.add_typer(keys.app, name="keys")

@@ -120,7 +120,12 @@ def _warc_record(writer: Any, page: CrawledPage, body: bytes) -> Any:
     )
     moment = page.changed_at.strftime("%Y-%m-%dT%H:%M:%SZ")
     return writer.create_warc_record(
-        page.url, "response", payload=BytesIO(body), http_headers=http, warc_headers_dict={"WARC-Date": moment}
+        page.url,
+        "response",
+        payload=BytesIO(body),
+        length=len(body),
+        http_headers=http,
+        warc_headers_dict={"WARC-Date": moment},
     )
 
 

@@ -8,6 +8,7 @@ Whatever happens between two batches is forgotten and done again; nothing else i
 import asyncio
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -16,6 +17,7 @@ from scrubjay.connectors.web_batch import BatchWriter
 from scrubjay.connectors.web_pages import Outcome, PageFetcher
 from scrubjay.connectors.web_tally import Tally
 from scrubjay.crawl.frontier import CrawlFrontier
+from scrubjay.crawl.robots import RobotsState
 from scrubjay.crawl.scope import Scope
 from scrubjay.crawl.sitemaps import SitemapEntry, SitemapLimits, SitemapProblem, read_sitemaps
 from scrubjay.crawl.urls import parse_url
@@ -56,7 +58,7 @@ class WebCrawl:
         self._exhausted = False
         self._seconds_before = self.tally.seconds
         self._started_at = time.monotonic()
-        pages.note_waiting = self.tally.note_waiting
+        pages.tally = self.tally
 
     async def run(self) -> dict[str, Any]:
         """Crawl until nothing is left to do or a limit is reached. JobInterrupted passes through, resumably."""
@@ -90,9 +92,9 @@ class WebCrawl:
         problems: list[SitemapProblem] = []
         limits = SitemapLimits(max_urls=min(1_000_000, SITEMAP_URLS_PER_PAGE * self._spec.max_pages))
         batch: list[SitemapEntry] = []
-        async for entry in read_sitemaps(
-            self._pages.polite, await self._sitemap_urls(), problems=problems, limits=limits
-        ):
+        # Not tried again and again: a host that does not answer is noticed by its pages.
+        fetcher = replace(self._pages.polite, retries=0)
+        async for entry in read_sitemaps(fetcher, await self._sitemap_urls(), problems=problems, limits=limits):
             batch.append(entry)
             if len(batch) >= SEED_BATCH:
                 await self._add_entries(batch)
@@ -112,11 +114,14 @@ class WebCrawl:
             named: Sequence[str] = ()
             if self._pages.robots is not None:
                 try:
-                    named = (await self._pages.robots.rules_for(origin)).sitemaps
+                    rules = await self._pages.robots.rules_for(origin)
                 except ScrubjayError as error:
                     # The start URL itself will fail the same way, and be recorded.
                     await self._context.log(f"robots.txt of {origin}: {error.message}", level="warning")
                     continue
+                if rules.state is RobotsState.UNREACHABLE:
+                    continue
+                named = rules.sitemaps
             found.update(dict.fromkeys(named or [parse_url("/sitemap.xml", origin).text]))
         return list(found)
 

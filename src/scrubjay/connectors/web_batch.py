@@ -225,7 +225,7 @@ class BatchWriter:
             title=extraction.title,
             method=extraction.method,
             content=pack_text(extraction.markdown),
-            details=pack_details(extraction, kept_headers(response.headers), response.url),
+            details=pack_details(extraction, kept_headers(response.headers), response.url, self._spec.extraction),
             duration_ms=outcome.duration_ms,
             fetched_at=now,
             changed_at=changed_at(outcome.known, content_sha256, now),

@@ -1,25 +1,28 @@
-"""The job kind `crawl`: makes a crawl's fetcher, manners and extractor from its spec, and runs it."""
+"""The job kinds `crawl` and `discovery`: they make fetcher, manners and extractor from a spec, and run it."""
 
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from scrubjay.connectors.web import WebCrawl
 from scrubjay.connectors.web_pages import PageFetcher
+from scrubjay.crawl.discovery import discover
 from scrubjay.crawl.fetcher import Credentials, Fetcher, Network
 from scrubjay.crawl.polite import PoliteFetcher
 from scrubjay.crawl.politeness import Manners, Politeness
 from scrubjay.crawl.proxies import ProxyPool, ProxyServer
 from scrubjay.crawl.robots import Robots
-from scrubjay.crawl.urls import parse_url
+from scrubjay.crawl.urls import host_of, parse_url
 from scrubjay.errors import InvalidRequest, JobFailedForGood, NotFound, SecretUnreadable
+from scrubjay.extract.ai import LanguageModel, PageExtractor
+from scrubjay.extract.browser import BrowserRenderer, RenderedPage
 from scrubjay.extract.pool import ExtractionPool
 from scrubjay.jobs.context import JobContext
 from scrubjay.jobs.kinds import JobKind
 from scrubjay.model.crawl_spec import CrawlAuth, CrawlMode, CrawlSpec, CrawlStrategy, read_spec
-from scrubjay.model.extraction import Extraction, ExtractOptions
+from scrubjay.model.discovery import read_discovery_spec
+from scrubjay.model.extraction import ExtractOptions
 from scrubjay.settings import Settings
 from scrubjay.storage.blobs import BlobStore
 from scrubjay.storage.cache import Cache
@@ -29,6 +32,8 @@ from scrubjay.storage.secrets import SecretBox
 from scrubjay.telemetry import SECRET_NAMES
 
 KIND = "crawl"
+DISCOVERY_KIND = "discovery"
+MAX_PROBLEMS = 100
 _AUTH_CONTEXT = "crawl:auth"
 _HEADER_CONTEXT = "crawl:header"
 
@@ -40,14 +45,41 @@ class WebCrawler:
     settings: Settings
     network: Network
     pool: ExtractionPool
+    browser: BrowserRenderer
     database: Database
     cache: Cache
     blobs: BlobStore
     secrets: SecretBox
 
     @property
-    def kind(self) -> JobKind:
-        return JobKind(name=KIND, handler=self.crawl)
+    def kinds(self) -> tuple[JobKind, ...]:
+        return JobKind(name=KIND, handler=self.crawl), JobKind(name=DISCOVERY_KIND, handler=self.discover)
+
+    async def discover(self, context: JobContext) -> Mapping[str, Any]:
+        """List a site's addresses without crawling it."""
+        try:
+            spec = read_discovery_spec(dict(context.payload["spec"]))
+        except (InvalidRequest, KeyError) as error:
+            raise JobFailedForGood(f"The discovery cannot be run as it was asked for: {error}") from error
+        user_agent = self.settings.crawl_user_agent
+        async with self.network.fetcher() as fetcher:
+            politeness = Politeness(self.cache, self.database, context.job.tenant_id, Manners())
+            polite = PoliteFetcher(fetcher, politeness, retries=2)
+            robots = Robots(polite, self.cache, user_agent=user_agent)
+            found = await discover(spec, polite, robots, common_crawl_url=self.settings.common_crawl_url)
+        await context.checkpoint()
+        return {
+            "urls_found": len(found.urls),
+            "urls": [
+                {"url": entry.url, "source": str(entry.source), "score": entry.score, "lastmod": entry.lastmod}
+                for entry in found.urls
+            ],
+            "problems": [
+                {"url": problem.url, "error_type": problem.error_type, "message": problem.message}
+                for problem in found.problems[:MAX_PROBLEMS]
+            ],
+            "complete": found.complete,
+        }
 
     async def crawl(self, context: JobContext) -> Mapping[str, Any]:
         try:
@@ -79,9 +111,22 @@ class WebCrawler:
             spec=spec,
             polite=polite,
             robots=robots,
-            extractor=_PoolExtractor(self.pool, spec),
+            extractor=self.open_extractor(stack, politeness),
+            options=ExtractOptions(
+                strategy=spec.extraction, fields=spec.fields, contexts=spec.strategy is CrawlStrategy.BEST_FIRST
+            ),
             blobs=self.blobs,
         )
+
+    def open_extractor(self, stack: AsyncExitStack, politeness: Politeness) -> PageExtractor:
+        """Extraction by any strategy; what is not configured says so and the next best is used."""
+        settings, model = self.settings, None
+        fetcher = self.network.fetcher()
+        stack.push_async_callback(fetcher.close)
+        if settings.llm_url and settings.llm_model:
+            key = settings.llm_api_key.get_secret_value() if settings.llm_api_key else None
+            model = LanguageModel(url=settings.llm_url, model=settings.llm_model, api_key=key)
+        return PageExtractor(self.pool, browser=_PoliteBrowser(self.browser, politeness), fetcher=fetcher, model=model)
 
     async def open_fetcher(self, tenant_id: str, spec: CrawlSpec) -> Fetcher:
         credentials = None if spec.auth is None else self._credentials(spec.auth, spec.start_urls[0])
@@ -153,14 +198,13 @@ def unseal_spec(payload: Mapping[str, Any], secrets: SecretBox) -> CrawlSpec:
     return read_spec(values)
 
 
-class _PoolExtractor:
-    """Extraction by the spec's strategy, in other processes."""
+class _PoliteBrowser:
+    """A browser that waits for its turn at a host like every other request."""
 
-    def __init__(self, pool: ExtractionPool, spec: CrawlSpec) -> None:
-        self._pool = pool
-        self._options = ExtractOptions(
-            strategy=spec.extraction, fields=spec.fields, contexts=spec.strategy is CrawlStrategy.BEST_FIRST
-        )
+    def __init__(self, browser: BrowserRenderer, politeness: Politeness) -> None:
+        self._browser = browser
+        self._politeness = politeness
 
-    async def extract(self, data: bytes | Path, *, url: str, content_type: str | None, status: int) -> Extraction:
-        return await self._pool.extract(data, url=url, content_type=content_type, status=status, options=self._options)
+    async def render(self, url: str) -> RenderedPage:
+        async with self._politeness.turn(host_of(parse_url(url).text)):
+            return await self._browser.render(url)

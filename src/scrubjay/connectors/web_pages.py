@@ -6,9 +6,10 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, Protocol, TypeVar
+from typing import IO, TypeVar
 
-from scrubjay.connectors.web_store import knows_links
+from scrubjay.connectors.web_store import is_reusable
+from scrubjay.connectors.web_tally import Tally
 from scrubjay.crawl.fetcher import FetchRequest, FetchResponse, redirect_target
 from scrubjay.crawl.polite import PoliteFetcher
 from scrubjay.crawl.robots import Robots
@@ -22,9 +23,10 @@ from scrubjay.errors import (
     UrlBlocked,
     UrlInvalid,
 )
+from scrubjay.extract.ai import PageExtractor
 from scrubjay.model.crawl_spec import CrawlSpec
 from scrubjay.model.crawling import FrontierItem, KnownPage
-from scrubjay.model.extraction import Extraction, Verdict
+from scrubjay.model.extraction import Extraction, ExtractOptions, Verdict
 from scrubjay.storage.blobs import BlobStore
 
 T = TypeVar("T")
@@ -63,10 +65,6 @@ class Outcome:
         return self.extraction is not None and self.error_type is None
 
 
-class PageExtractor(Protocol):
-    async def extract(self, data: bytes | Path, *, url: str, content_type: str | None, status: int) -> Extraction: ...
-
-
 @dataclass(slots=True, kw_only=True)
 class PageFetcher:
     """Turns frontier items into outcomes. It never raises for a page's sake, and writes nothing but originals."""
@@ -75,8 +73,9 @@ class PageFetcher:
     polite: PoliteFetcher
     robots: Robots | None
     extractor: PageExtractor
+    options: ExtractOptions
     blobs: BlobStore
-    note_waiting: Callable[[str, float], None] = field(default=lambda host, seconds: None)
+    tally: Tally = field(default_factory=Tally)
 
     async def process(self, item: FrontierItem, known: KnownPage | None) -> Outcome:
         started = time.perf_counter()
@@ -135,14 +134,15 @@ class PageFetcher:
             try:
                 return await attempt()
             except CircuitOpen as error:
-                self.note_waiting(host, error.wait_seconds)
+                if not self.tally.host(host).pages:
+                    raise  # it never answered: there is nothing to wait for
+                self.tally.note_waiting(host, error.wait_seconds)
                 await asyncio.sleep(error.wait_seconds + 0.01)
         return await attempt()
 
     def _request(self, outcome: Outcome) -> FetchRequest:
         spec, known = self.spec, outcome.known
-        # What its details cannot be read of is fetched as if it were new: its links would be lost otherwise.
-        conditional = known is not None and not spec.refresh and knows_links(known)
+        conditional = known is not None and not spec.refresh and is_reusable(known, spec.extraction)
         return FetchRequest(
             url=outcome.item.url,
             timeout_seconds=spec.timeout_seconds,
@@ -177,8 +177,8 @@ class PageFetcher:
     async def _take_content(self, outcome: Outcome, response: FetchResponse) -> None:
         outcome.body_sha256 = await _hash_body(response)
         known = outcome.known
-        same_body = known is not None and known.body_sha256 == outcome.body_sha256 and knows_links(known)
-        if same_body and not self.spec.refresh:
+        same_body = known is not None and known.body_sha256 == outcome.body_sha256
+        if known is not None and same_body and not self.spec.refresh and is_reusable(known, self.spec.extraction):
             outcome.unchanged = True
             return
         if self.spec.keep_originals:
@@ -189,6 +189,7 @@ class PageFetcher:
             url=response.url,
             content_type=response.content_type,
             status=response.status,
+            options=self.options,
         )
         self._judge(outcome, response)
 

@@ -29,7 +29,11 @@ def unpack_text(data: bytes) -> str:
     return _decompressor.decompress(data, max_output_size=_MAX_UNPACKED_BYTES).decode()
 
 
-def pack_details(extraction: Extraction, headers: Mapping[str, str], target: str) -> bytes:
+def _prefix(strategy: str) -> bytes:
+    return FORMAT + strategy.encode() + b"\0"
+
+
+def pack_details(extraction: Extraction, headers: Mapping[str, str], target: str, strategy: str) -> bytes:
     facts = {
         "links": [[anchor.url, anchor.text, anchor.context, anchor.nofollow] for anchor in extraction.anchors],
         "metadata": extraction.metadata,
@@ -38,20 +42,23 @@ def pack_details(extraction: Extraction, headers: Mapping[str, str], target: str
         "fetched_url": target,
     }
     text = json.dumps(facts, ensure_ascii=False, default=str)
-    return FORMAT + _compressor.compress(text.encode("utf-8", "replace"))
+    return _prefix(strategy) + _compressor.compress(text.encode("utf-8", "replace"))
 
 
 def unpack_details(data: bytes | None) -> Mapping[str, Any]:
     """What `pack_details` packed; nothing of what another version packed."""
     if data is None or not data.startswith(FORMAT):
         return {}
-    facts: Mapping[str, Any] = json.loads(_decompressor.decompress(data[1:], max_output_size=_MAX_UNPACKED_BYTES))
+    facts: Mapping[str, Any] = json.loads(
+        _decompressor.decompress(data[data.index(b"\0") + 1 :], max_output_size=_MAX_UNPACKED_BYTES)
+    )
     return facts
 
 
-def knows_links(known: KnownPage) -> bool:
-    """Whether a page that did not change could still tell where it leads."""
-    return known.details is not None and known.details.startswith(FORMAT) and known.content_sha256 is not None
+def is_reusable(known: KnownPage, strategy: str) -> bool:
+    """Whether a page that did not change need not be extracted again: by this strategy, it would be the same."""
+    reads = known.details is not None and known.details.startswith(_prefix(strategy))
+    return reads and known.content_sha256 is not None
 
 
 def anchors_of(known: KnownPage) -> list[Anchor]:

@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 
 from scrubjay.crawl.urls import registrable_domain
 from scrubjay.model.crawl_spec import Extent
+from scrubjay.model.patterns import UrlPattern
 
 # Addresses that end like this are never pages: not worth a request.
 _NEVER_PAGES = re.compile(
@@ -26,8 +27,8 @@ class Scope:
         exclude: Sequence[str] = (),
     ) -> None:
         self._extent = extent
-        self._include = [re.compile(pattern) for pattern in include]
-        self._exclude = [re.compile(pattern) for pattern in exclude]
+        self._include = [UrlPattern(pattern) for pattern in include]
+        self._exclude = [UrlPattern(pattern) for pattern in exclude]
         self._hosts: set[str] = set()
         self._domains: set[str] = set()
         self._folders: set[tuple[str, str]] = set()

@@ -8,11 +8,11 @@ import json
 import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from scrubjay.crawl.fetcher import Fetcher, FetchRequest
 from scrubjay.errors import ExtractionFailed, FetchFailed, Unavailable, UrlBlocked
-from scrubjay.extract.browser import BrowserRenderer
+from scrubjay.extract.browser import RenderedPage
 from scrubjay.extract.media import sniff
 from scrubjay.extract.pool import ExtractionPool
 from scrubjay.model.extraction import Extraction, ExtractOptions, Verdict
@@ -46,6 +46,12 @@ class LanguageModel:
     timeout_seconds: float = 60.0
 
 
+class Renderer(Protocol):
+    """Whoever can show a page as a browser would."""
+
+    async def render(self, url: str) -> RenderedPage: ...
+
+
 class PageExtractor:
     """Extraction by any strategy: in the pool what the page's bytes are enough for, here what needs more."""
 
@@ -53,7 +59,7 @@ class PageExtractor:
         self,
         pool: ExtractionPool,
         *,
-        browser: BrowserRenderer | None = None,
+        browser: Renderer | None = None,
         fetcher: Fetcher | None = None,
         model: LanguageModel | None = None,
     ) -> None:

@@ -9,7 +9,7 @@ MAX_NODES = 60_000
 MAX_BLOCKS = 12_000
 MAX_PARTS = 300_000
 
-_INLINE, _SKIP, _BREAK, _IMAGE, _VERBATIM = range(1, 6)
+_INLINE, _SKIP, _BREAK, _IMAGE, _VERBATIM, _FRAME = range(1, 7)
 _INLINE_TAGS = """
 a abbr acronym b bdi bdo big cite code data del dfn em font i ins kbd label mark math mi mn mo mrow msub msup nobr
 picture q rb rp rt ruby s samp small span strike strong sub sup time tt u var wbr
@@ -21,9 +21,13 @@ progress script select source style svg template textarea title track video
 _KINDS: dict[object, int] = dict.fromkeys(_INLINE_TAGS.split(), _INLINE)
 _KINDS |= dict.fromkeys(_SKIPPED_TAGS.split(), _SKIP)
 _KINDS |= {"br": _BREAK, "img": _IMAGE, "pre": _VERBATIM, "listing": _VERBATIM, "xmp": _VERBATIM}
+_KINDS |= {"nav": _FRAME, "footer": _FRAME}
+# A menu or footer with one of these in it was never closed, or is none.
+_CONTENT_TAGS = {"nav": ("p", "h1", "article", "main"), "footer": ("h1", "article", "main")}
 
 
-_TELLING_ATTRIBUTES = ("id", "role", "itemprop", "data-testid", "data-component")
+_TELLING_ATTRIBUTES = frozenset(("id", "role", "itemprop", "data-testid", "data-component"))
+_HIDING_ATTRIBUTES = frozenset(("hidden", "style", "aria-hidden"))
 
 
 @dataclass(slots=True)
@@ -54,13 +58,17 @@ class BlockTree:
 def cut_blocks(root: etree._Element) -> BlockTree:
     """The blocks of a page's body (or of the whole tree when it has none)."""
     body = root.find("body")
+    start = root if body is None else body
     cutter = _Cutter()
-    cutter.run(root if body is None else body)
+    cutter.visit_container(start, str(start.tag), 0, False, 0)
     return cutter.tree
 
 
 class _Cutter:
-    """One walk over the tree; the open block is what `parts` has gathered since the last cut."""
+    """One walk over the tree; the open block is what `parts` has gathered since the last cut. What is done for every
+    element is written out in place: calls would take longer than the work."""
+
+    __slots__ = ("link_chars", "owners", "parts", "room", "tree")
 
     def __init__(self) -> None:
         self.tree = BlockTree()
@@ -69,66 +77,63 @@ class _Cutter:
         self.link_chars = 0
         self.room = MAX_PARTS
 
-    def run(self, start: etree._Element) -> None:
-        node = self._open(start, str(start.tag), 0)
-        self._visit(start, node, False, 0)
-        self._close(node)
-
-    def _open(self, element: etree._Element, tag: str, parent: int) -> int:
+    def visit_container(self, element: etree._Element, tag: str, parent: int, linked: bool, depth: int) -> None:
+        """A block-level element; one without text is forgotten, as what was opened inside of it is by then."""
         tree = self.tree
+        blocks = tree.blocks
         node = len(tree.tags)
+        first = len(blocks)
+        if node >= MAX_NODES:
+            return
         tree.elements.append(element)
         tree.tags.append(tag)
         tree.attributes.append("")
         tree.parents.append(parent)
-        tree.first_block.append(len(tree.blocks))
+        tree.first_block.append(first)
         tree.last_block.append(0)
-        return node
-
-    def _close(self, node: int) -> None:
-        """A container without text is forgotten: what was opened inside of it is gone already."""
+        if tag == "pre":
+            self._add(_verbatim_text(element), element, linked)
+        elif depth < MAX_DEPTH:
+            self._visit(element, node, linked, depth)
+        else:
+            self._add("".join(element.itertext()), element, linked)
         if self.parts:
             self._cut(node)
-        tree = self.tree
-        last = len(tree.blocks)
-        if last > tree.first_block[node] or node == 0:
+        last = len(blocks)
+        if last > first or node == 0:
             tree.last_block[node] = last
-            tree.attributes[node] = _describe(tree.elements[node])
+            tree.attributes[node] = _describe(element)
         else:
             for column in (tree.elements, tree.tags, tree.attributes, tree.parents, tree.first_block, tree.last_block):
                 column.pop()
 
-    def _cut(self, node: int) -> None:
-        parts = self.parts
-        text = " ".join((parts[0] if len(parts) == 1 else "".join(parts)).split())
-        self.room -= len(parts)
-        if text and len(self.tree.blocks) < MAX_BLOCKS and self.room > 0:
-            first = self.owners[0]
-            lead = "" if first is self.tree.elements[node] else first.get("class") or ""
-            self.tree.blocks.append(Block(node, text, parts, self.owners, self.link_chars, lead))
-        self.parts = []
-        self.owners = []
-        self.link_chars = 0
-
-    def _visit(self, element: etree._Element, node: int, linked: bool, depth: int) -> None:
+    def _visit(self, element: etree._Element, node: int, linked: bool, depth: int) -> None:  # noqa: C901
         text = element.text
         if text and (self.parts or not text.isspace()):
             self.parts.append(text)
             self.owners.append(element)
             if linked:
                 self.link_chars += len(text)
+        kind_of = _KINDS.get
         for child in element:
             tag = child.tag
-            kind = _KINDS.get(tag)
+            kind = kind_of(tag)
             if kind is None:
-                self._enter(child, tag, node, linked, depth)
+                if self.parts:
+                    self._cut(node)
+                self.visit_container(child, tag, node, linked, depth + 1)
             elif kind == _INLINE:
-                if depth < MAX_DEPTH:
-                    self._visit(child, node, linked or tag == "a", depth + 1)
+                if len(child):
+                    self._visit_inline(child, tag, node, linked, depth)
                 else:
-                    self._add("".join(child.itertext()), child, linked)
+                    text = child.text
+                    if text and (self.parts or not text.isspace()):
+                        self.parts.append(text)
+                        self.owners.append(child)
+                        if linked or tag == "a":
+                            self.link_chars += len(text)
             elif kind != _SKIP:
-                self._enter_special(child, kind, node, linked)
+                self._visit_special(child, kind, node, linked, depth)
             text = child.tail
             if text and (self.parts or not text.isspace()):
                 self.parts.append(text)
@@ -136,32 +141,20 @@ class _Cutter:
                 if linked:
                     self.link_chars += len(text)
 
-    def _add(self, text: str, owner: etree._Element, linked: bool) -> None:
-        if self.parts or not text.isspace():
-            self.parts.append(text)
-            self.owners.append(owner)
-            if linked:
-                self.link_chars += len(text)
-
-    def _enter(self, child: etree._Element, tag: object, node: int, linked: bool, depth: int) -> None:
-        if self.parts:
-            self._cut(node)
-        if not isinstance(tag, str) or len(self.tree.tags) >= MAX_NODES:
-            return
-        inner = self._open(child, tag, node)
+    def _visit_inline(self, child: etree._Element, tag: str, node: int, linked: bool, depth: int) -> None:
+        linked = linked or tag == "a"
         if depth < MAX_DEPTH:
-            self._visit(child, inner, linked, depth + 1)
+            self._visit(child, node, linked, depth + 1)
         else:
             self._add("".join(child.itertext()), child, linked)
-        self._close(inner)
 
-    def _enter_special(self, child: etree._Element, kind: int, node: int, linked: bool) -> None:
-        if kind == _VERBATIM:
+    def _visit_special(self, child: etree._Element, kind: int, node: int, linked: bool, depth: int) -> None:
+        if kind >= _VERBATIM:
             if self.parts:
                 self._cut(node)
-            inner = self._open(child, "pre", node)
-            self._add(_verbatim_text(child), child, linked)
-            self._close(inner)
+            tag = "pre" if kind == _VERBATIM else str(child.tag)
+            if kind == _VERBATIM or next(child.iter(*_CONTENT_TAGS[tag]), None) is not None:
+                self.visit_container(child, tag, node, linked, depth + 1)
         elif not self.parts:
             return
         elif kind == _IMAGE:
@@ -171,18 +164,36 @@ class _Cutter:
         else:
             self._add("\n", child, False)
 
+    def _add(self, text: str, owner: etree._Element, linked: bool) -> None:
+        if self.parts or not text.isspace():
+            self.parts.append(text)
+            self.owners.append(owner)
+            if linked:
+                self.link_chars += len(text)
+
+    def _cut(self, node: int) -> None:
+        parts, owners, tree = self.parts, self.owners, self.tree
+        text = " ".join((parts[0] if len(parts) == 1 else "".join(parts)).split())
+        self.room -= len(parts)
+        if text and self.room > 0 and len(tree.blocks) < MAX_BLOCKS:
+            first = owners[0]
+            lead = "" if first is tree.elements[node] else first.get("class") or ""
+            tree.blocks.append(Block(node, text, parts, owners, self.link_chars, lead))
+        self.parts = []
+        self.owners = []
+        self.link_chars = 0
+
 
 def _describe(element: etree._Element) -> str:
     """The attributes that tell what an element is for, as one string."""
-    get = element.get
-    found = get("class") or ""
-    for name in _TELLING_ATTRIBUTES:
-        value = get(name)
-        if value:
-            found += " " + value
-    style = get("style")
-    if (style and "none" in style) or get("hidden") is not None or get("aria-hidden") == "true":
-        found += " scrubjay-hidden"
+    found = ""
+    for name, value in element.items():
+        if name == "class":
+            found = f"{value} {found}" if found else value
+        elif name in _TELLING_ATTRIBUTES:
+            found = f"{found} {value}"
+        elif name in _HIDING_ATTRIBUTES and (name == "hidden" or "none" in value or value == "true"):
+            found += " scrubjay-hidden"
     return found
 
 

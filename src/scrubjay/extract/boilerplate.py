@@ -104,9 +104,14 @@ class SiteMemory:
 
     def _forget(self) -> None:
         """Keep what is most likely to repeat: seen often, or too new to tell."""
-        room = MAX_FINGERPRINTS * 3 // 4
-        ranked = sorted(self._seen.items(), key=lambda entry: (entry[1][1] > 1, entry[1][0] + 8 * entry[1][1]))
-        self._seen = dict(ranked[-room:])
+        room = MAX_FINGERPRINTS // 2
+        repeating = {key: known for key, known in self._seen.items() if known[1] > 1}
+        if len(repeating) > room:
+            ranked = sorted(repeating.items(), key=lambda entry: entry[1][0] + 8 * entry[1][1])
+            repeating = dict(ranked[-room // 2 :])
+        # Insertion order is the order of first sight: the newest singles are at the end.
+        singles = [entry for entry in self._seen.items() if entry[1][1] == 1]
+        self._seen = repeating | dict(singles[-(room - len(repeating)) :])
 
     def to_bytes(self) -> bytes:
         parts = [_HEADER.pack(_FORMAT, self.pages, len(self._seen))]

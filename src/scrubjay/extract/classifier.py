@@ -13,8 +13,8 @@ from scrubjay.model.extraction import PageType
 
 MODEL_PATH = Path(__file__).parent / "models" / "html.npz"
 TYPES = tuple(PageType)
-_LIMIT = 4.0  # features are cut off this many deviations from their mean
 _COPY_WORDS = 4  # longer texts that repeat within a page are taken once
+_HEIGHT = 8  # rows that are multiplied at once
 _LEAST_WORDS = 6.0  # less expected content than this is none
 
 
@@ -37,24 +37,28 @@ class Network:
 
     def run(self, rows: Floats) -> Floats:
         for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
-            rows = np.maximum(rows @ weight + bias, 0)
-        return rows @ self.weights[-1] + self.biases[-1]
+            rows = np.maximum(_multiply(rows, weight) + bias, 0)
+        return _multiply(rows, self.weights[-1]) + self.biases[-1]
 
 
 @dataclass(frozen=True, slots=True)
 class Classifier:
+    """The networks take features as they are, cut off at their limits: scaling is in the weights."""
+
     lexicon: Lexicon
-    block_scale: tuple[Floats, Floats]  # mean and deviation of every block feature
-    page_scale: tuple[Floats, Floats]
+    block_limits: tuple[Floats, Floats]  # the least and the most of every block feature
+    page_limits: tuple[Floats, Floats]
     type_network: Network
     block_networks: list[Network]
 
     def classify(self, tree: BlockTree, head: PageHead) -> PageScores:
         """The verdict on every block of a page that has at least one."""
         features = measure_page(tree, head, self.lexicon)
-        page = _scaled(features.page[None, :], self.page_scale)
+        page = np.clip(features.page, *self.page_limits)[None, :]
         chances = _softmax(self.type_network.run(page)[0])
-        scores = self._score(_scaled(features.blocks, self.block_scale), page)
+        low, high = self.block_limits
+        rows = np.clip(features.blocks, low[:, None], high[:, None], out=features.blocks)
+        scores = self._score(_pad(rows.T), page)[: len(tree.blocks)]
         kept = choose_blocks(scores, features, tree)
         return PageScores(TYPES[int(chances.argmax())], chances, scores, kept)
 
@@ -64,9 +68,9 @@ class Classifier:
         for network in self.block_networks:
             # The page's own features are the same for every block: their share of the first layer is added once.
             first = network.weights[0]
-            inner = rows @ first[:split] + (page @ first[split:] + network.biases[0])
+            inner = _multiply(rows, first[:split]) + (page @ first[split:] + network.biases[0])
             rest = Network(network.weights[1:], network.biases[1:])
-            total += 1 / (1 + np.exp(-rest.run(np.maximum(inner, 0))[:, 0]))
+            total += 1 / (1 + np.exp(-rest.run(np.maximum(inner, 0, out=inner))[:, 0]))
         return total / np.float32(len(self.block_networks))
 
 
@@ -84,7 +88,7 @@ def choose_blocks(scores: Floats, features: PageFeatures, tree: BlockTree) -> li
     return _without_copies(np.sort(order[: best + 1]), words, tree)
 
 
-def _without_copies(chosen: NDArray[np.int64], words: NDArray[np.int64], tree: BlockTree) -> list[int]:
+def _without_copies(chosen: NDArray[np.int64], words: NDArray[np.float64], tree: BlockTree) -> list[int]:
     seen: set[str] = set()
     kept = []
     for number in chosen.tolist():
@@ -97,9 +101,18 @@ def _without_copies(chosen: NDArray[np.int64], words: NDArray[np.int64], tree: B
     return kept
 
 
-def _scaled(rows: Floats, scale: tuple[Floats, Floats]) -> Floats:
-    mean, deviation = scale
-    return np.clip((rows - mean) / deviation, -_LIMIT, _LIMIT)
+def _pad(rows: Floats) -> Floats:
+    padded = np.zeros((-(-len(rows) // _HEIGHT) * _HEIGHT, rows.shape[1]), np.float32)
+    padded[: len(rows)] = rows
+    return padded
+
+
+def _multiply(rows: Floats, weight: Floats) -> Floats:
+    """A product in pieces so small that BLAS keeps to this thread: waking others costs more than it gains here."""
+    if len(rows) % _HEIGHT:
+        return rows @ weight
+    pieces = rows.reshape(-1, _HEIGHT, rows.shape[1]) @ weight
+    return pieces.reshape(len(rows), -1)
 
 
 def _softmax(values: Floats) -> Floats:
@@ -119,8 +132,8 @@ def read_classifier(path: Path) -> Classifier:
     networks = [_read_network(arrays, f"blocks{number}") for number in range(int(arrays["networks"]))]
     return Classifier(
         lexicon=Lexicon(*(_read_leanings(arrays, name) for name in ("words", "phrases", "classes"))),
-        block_scale=(arrays["block_mean"], arrays["block_deviation"]),
-        page_scale=(arrays["page_mean"], arrays["page_deviation"]),
+        block_limits=(arrays["block_low"], arrays["block_high"]),
+        page_limits=(arrays["page_low"], arrays["page_high"]),
         type_network=_read_network(arrays, "types"),
         block_networks=networks,
     )
@@ -139,19 +152,19 @@ def _read_leanings(arrays: dict[str, NDArray[np.generic]], name: str) -> dict[st
 
 
 def write_classifier(path: Path, classifier: Classifier) -> None:
-    """Halves are precise enough for weights, and half the size."""
+    """Leanings and later layers are precise enough as halves; the first layer carries the scale of the features."""
     arrays: dict[str, NDArray[np.generic]] = {"networks": np.array(len(classifier.block_networks))}
     for name in ("words", "phrases", "classes"):
         leanings = getattr(classifier.lexicon, name)
         arrays[name] = np.frombuffer("\n".join(leanings).encode(), np.uint8)
         arrays[f"{name}_leaning"] = np.array(list(leanings.values()), np.float16)
-    arrays["block_mean"], arrays["block_deviation"] = classifier.block_scale
-    arrays["page_mean"], arrays["page_deviation"] = classifier.page_scale
+    arrays["block_low"], arrays["block_high"] = classifier.block_limits
+    arrays["page_low"], arrays["page_high"] = classifier.page_limits
     named = [("types", classifier.type_network)]
     named += [(f"blocks{number}", network) for number, network in enumerate(classifier.block_networks)]
     for name, network in named:
         for layer, (weight, bias) in enumerate(zip(network.weights, network.biases, strict=True)):
-            arrays[f"{name}_weight{layer}"] = weight.astype(np.float16)
-            arrays[f"{name}_bias{layer}"] = bias.astype(np.float16)
+            arrays[f"{name}_weight{layer}"] = weight.astype(np.float16 if layer else np.float32)
+            arrays[f"{name}_bias{layer}"] = bias.astype(np.float32)
     path.parent.mkdir(parents=True, exist_ok=True)
     np.savez_compressed(path, allow_pickle=False, **arrays)

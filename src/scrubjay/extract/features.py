@@ -24,13 +24,17 @@ from scrubjay.extract.hints import (
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
 
-_TOKEN = re.compile(r"\w+|\n")
+_PUNCTUATION = ".,:;!?()[]/|&-\"'’“”"
+_BREAK_WORD = "\x00"
 _CLASS_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 _DIGITS = re.compile(r"\d+")
 _LEVELS = (0, 1, 2, 3, 5)
 _PHRASE_WORDS = 6
+_LOOKED_AT = 200  # characters of a block
+_SENTENCE_ENDS = frozenset(".!?…。！？")
+_PHRASE_CHARACTERS = 48
 _BREAK = 1  # the number of the line break among the tokens
-_MAX_ATTRIBUTES = 20_000
+_MAX_ATTRIBUTES = 50_000
 _TAG_KINDS = max(BLOCK_TAGS.values()) + 1
 _ANCESTOR_KINDS = max(ANCESTOR_TAGS.values()).bit_length()
 
@@ -65,11 +69,11 @@ class Lexicon:
         self.phrases = phrases or {}
         self.classes = classes or {}
         known = dict.fromkeys([*STOPWORDS, *WORD_HINTS, *self.words])
-        known.pop("\n", None)
-        self.ids = {"\n": _BREAK, **{word: number for number, word in enumerate(known, 2)}}
+        self.ids = {_BREAK_WORD: _BREAK, **{word: number for number, word in enumerate(known, 2)}}
         self.leaning = np.array([0.0, 0.0, *(self.words.get(word, 0.0) for word in known)])
         self.stopword = np.array([False, False, *(word in STOPWORDS for word in known)])
         self.hints = np.array([0, 0, *(WORD_HINTS.get(word, 0) for word in known)], np.int64)
+        self._names: dict[str, tuple[float, int, int]] = {}
         self._read: dict[str, tuple[float, int]] = {"": (0.0, 0)}
 
     def read_attributes(self, attributes: Iterable[str]) -> tuple[list[float], list[int]]:
@@ -79,36 +83,58 @@ class Lexicon:
         return [lean for lean, _ in found], [bits for _, bits in found]
 
     def _learn(self, attribute: str) -> tuple[float, int]:
-        words = read_class_words(attribute)
-        values = [self.classes[word] for word in words if word in self.classes]
+        total, count, hints = 0.0, 1, 0
+        known = self._names
+        for name in attribute.split():
+            lean, size, bits = known.get(name) or self._learn_name(name)
+            total += lean
+            count += size
+            hints |= bits
+        if len(self._read) > _MAX_ATTRIBUTES:
+            self._read = {"": (0.0, 0)}
+        read = self._read[attribute] = (total / count, hints)
+        return read
+
+    def _learn_name(self, name: str) -> tuple[float, int, int]:
+        """Of one class name: the sum of its words' leanings, how many of them have one, and their hints."""
+        words = read_class_words(name)
+        leanings = [self.classes[word] for word in words if word in self.classes]
         hints = 0
         for word in words:
             hints |= CLASS_HINTS_BY_WORD.get(word, 0)
-        if len(self._read) > _MAX_ATTRIBUTES:
-            self._read = {"": (0.0, 0)}
-        known = self._read[attribute] = (sum(values) / (len(values) + 1), hints)
-        return known
+        if len(self._names) > _MAX_ATTRIBUTES:
+            self._names = {}
+        read = self._names[name] = (sum(leanings), len(leanings), hints)
+        return read
 
 
 @dataclass(slots=True)
 class PageFeatures:
-    """One row per block, the page's own vector, and what the second look of the classifier needs."""
+    """One row per feature and one column per block, the page's own vector, and the words of each block."""
 
     blocks: Floats
     page: Floats
-    words: Ints  # per block
-    starts: list[Ints]  # per container level: the range of blocks of each block's ancestor
-    ends: list[Ints]
-    groups: Ints  # blocks with the same tag and class path share a number
+    words: NDArray[np.float64]  # per block
+
+
+def read_words(text: str) -> list[str]:
+    """The words of a text in lower case; a line break becomes a word of its own."""
+    text = text.lower().replace("\n", f" {_BREAK_WORD} ")
+    for mark in _PUNCTUATION:
+        text = text.replace(mark, " ")
+    return text.split()
 
 
 def read_phrase(text: str) -> str | None:
     """A short text in the form in which the lexicon knows it."""
-    return _DIGITS.sub("0", text.lower()) if len(text) <= 48 and text.count(" ") < _PHRASE_WORDS else None
+    if len(text) > _PHRASE_CHARACTERS or text.count(" ") >= _PHRASE_WORDS:
+        return None
+    text = text.lower()
+    return text if text.isalpha() else _DIGITS.sub("0", text)
 
 
 def read_class_words(attributes: str) -> set[str]:
-    return {word.lower() for word in _CLASS_WORD.findall(attributes) if len(word) > 1}
+    return {word.lower() for word in set(_CLASS_WORD.findall(attributes)) if len(word) > 1}
 
 
 def _character_classes() -> NDArray[np.uint8]:
@@ -119,7 +145,7 @@ def _character_classes() -> NDArray[np.uint8]:
     table[65:91] |= 32
     table[48:58] = 2
     table[[9, 10, 13, 32, 160]] = 4
-    table[[ord(c) for c in ".!?…。！？"]] = 8
+    table[[ord(c) for c in _SENTENCE_ENDS]] = 8
     table[[ord(c) for c in ",;:、，"]] = 16
     table[[ord(c) for c in "$€£¥₹"]] = 128
     table[[ord(c) for c in "|·•→»«›‹–—“”‘’©®™×"]] = 64
@@ -142,7 +168,7 @@ class _Measure:
         self.head = head
         self.lexicon = lexicon
         self.count = len(tree.blocks)
-        self.node = np.fromiter((block.node for block in tree.blocks), np.int64, self.count)
+        self.node = np.array([block.node for block in tree.blocks], np.int64)
         self.parents = np.array(tree.parents, np.int64)
         self.columns: list[NDArray[Any]] = []  # tables of one row per feature
 
@@ -155,37 +181,40 @@ class _Measure:
         self._group_columns()
         self._heading_columns()
         self._neighbour_columns()
-        rows = np.concatenate(self.columns, dtype=np.float32, casting="unsafe").T
+        rows = np.concatenate(self.columns, dtype=np.float32, casting="unsafe")
         page = self._page_vector()
-        return PageFeatures(rows, page, self.words.astype(np.int64), self.starts, self.ends, self.group)
+        return PageFeatures(rows, page, self.words)
 
     def _characters(self) -> None:
-        texts = [block.text for block in self.tree.blocks]
-        self.joined = "\n".join(texts) + "\n"
-        codes = np.frombuffer(self.joined.encode("utf-32-le", "replace"), np.uint32)
-        kinds = _CHARACTERS[np.minimum(codes, 65535)]
-        self.chars = np.fromiter(map(len, texts), np.float64, self.count)
-        bounds = np.concatenate(([0], np.cumsum(self.chars[:-1] + 1))).astype(np.int64)
-        table = np.stack([(kinds & bit) != 0 for bit in (2, 8, 16, 32, 64, 128)])
-        self.kinds = np.add.reduceat(table, bounds, axis=1, dtype=np.int64).astype(np.float64)
-        self.ends_sentence = (kinds[bounds + self.chars.astype(np.int64) - 1] & 8 != 0).astype(np.float64)
-        self.starts_upper = (kinds[bounds] & 32 != 0).astype(np.float64)
-        self.link_chars = np.fromiter((block.link_chars for block in self.tree.blocks), np.float64, self.count)
+        """Of long texts, only the beginning is looked at letter by letter and word by word: it tells enough."""
+        self.texts = texts = [block.text for block in self.tree.blocks]
+        self.chars = np.array(list(map(len, texts)), np.float64)
+        self.words = np.array([text.count(" ") for text in texts], np.float64) + 1
+        self.link_chars = np.array([block.link_chars for block in self.tree.blocks], np.float64)
         self.link_chars = np.minimum(self.link_chars, self.chars)
         self.link_share = self.link_chars / self.chars
+        self.joined = "\n".join([text[:_LOOKED_AT] for text in texts]) + "\n"
+        codes = np.frombuffer(self.joined.encode("utf-32-le", "replace"), np.uint32)
+        kinds = _CHARACTERS[np.minimum(codes, 65535)]
+        self.looked_at = np.minimum(self.chars, _LOOKED_AT)
+        bounds = np.concatenate(([0], np.cumsum(self.looked_at[:-1] + 1))).astype(np.int64)
+        table = np.stack([(kinds & bit) != 0 for bit in (2, 8, 16, 32, 64, 128)])
+        self.kinds = np.add.reduceat(table, bounds, axis=1, dtype=np.int32).astype(np.float64)
+        self.ends_sentence = np.array([text[-1] in _SENTENCE_ENDS for text in texts])
+        self.starts_upper = kinds[bounds] & 32 != 0
 
     def _tokens(self) -> None:
-        tokens = _TOKEN.findall(self.joined.lower())
+        tokens = read_words(self.joined)
         lexicon = self.lexicon
-        ids = np.fromiter(map(lexicon.ids.get, tokens, repeat(0)), np.int64, len(tokens))
+        ids = np.array(list(map(lexicon.ids.get, tokens, repeat(0))), np.int32)
         ends = np.flatnonzero(ids == _BREAK)
         starts = np.concatenate(([0], ends[:-1] + 1))
-        self.words = (ends - starts).astype(np.float64)
+        self.tokens = np.maximum(ends - starts, 1).astype(np.float64)
         leaning = lexicon.leaning[ids]
-        title = dict.fromkeys(_TOKEN.findall(self.head.title.lower()), 1)
-        named = dict.fromkeys(_TOKEN.findall(self.head.description.lower()), 2)
+        title = dict.fromkeys(read_words(self.head.title), 1)
+        named = dict.fromkeys(read_words(self.head.description), 2)
         named.update({word: 3 if word in named else 1 for word in title})
-        about = np.fromiter(map(named.get, tokens, repeat(0)), np.int64, len(tokens))
+        about = np.array(list(map(named.get, tokens, repeat(0))), np.int8)
         table = np.stack([lexicon.stopword[ids], about & 1, about >> 1, leaning])
         self.sums = np.add.reduceat(table, starts, axis=1)
         self.low = np.minimum.reduceat(leaning, starts)
@@ -193,21 +222,21 @@ class _Measure:
         self.word_bits = _unpack(np.bitwise_or.reduceat(lexicon.hints[ids], starts), len(WORD_HINT_KINDS))
         self.title_size = len(title)
         get = lexicon.phrases.get
-        phrases = [read_phrase(block.text) for block in self.tree.blocks]
+        phrases = [read_phrase(text) if len(text) <= _PHRASE_CHARACTERS else None for text in self.texts]
         self.phrase = np.array([get(phrase, 0.0) if phrase else 0.0 for phrase in phrases])
 
     def _own_columns(self) -> None:
         digits, stops, commas, uppers, symbols, money = self.kinds
         stopwords, titled, summed, leaning = self.sums
-        words = np.maximum(self.words, 1)
+        words = self.tokens
         own = [
             np.log1p(self.words),
             np.log1p(self.chars),
-            self.chars / words,
+            self.looked_at / words,
             self.link_share,
-            digits / self.chars,
-            uppers / self.chars,
-            symbols / self.chars,
+            digits / self.looked_at,
+            uppers / self.looked_at,
+            symbols / self.looked_at,
             money,
             stops / words,
             commas / words,
@@ -239,7 +268,7 @@ class _Measure:
         self.tag_codes = codes[node]
         own_hints = np.array(hints, np.int64)
         self.near = _unpack(own_hints[node] | own_hints[up], len(CLASS_HINTS))
-        lead, lead_hints = self.lexicon.read_attributes([block.lead for block in tree.blocks])
+        lead, _ = self.lexicon.read_attributes([block.lead for block in tree.blocks])
         numbers = [
             np.array(down.depths)[node],
             place[node],
@@ -263,7 +292,6 @@ class _Measure:
             _unpack(np.array(down.tag_bits, np.int64)[node], _ANCESTOR_KINDS),
             self.near,
             _unpack(np.array(down.hints, np.int64)[node], len(CLASS_HINTS)),
-            _unpack(np.array(lead_hints, np.int64), len(CLASS_HINTS)),
         ]
 
     def _container_columns(self) -> None:
@@ -272,20 +300,27 @@ class _Measure:
         prose = ((self.words >= 12) & (self.link_share < 0.5)) * self.words
         ones = np.ones(self.count)
         table = np.stack(
-            [self.words, self.chars, self.link_chars, self.kinds[1], self.sums[0], prose, ones, self.sums[3]]
+            [
+                self.words,
+                self.chars,
+                self.link_chars,
+                self.kinds[1],
+                self.sums[0],
+                prose,
+                ones,
+                self.sums[3],
+                self.tokens,
+            ]
         )
         sums = np.zeros((len(table), self.count + 1))
         np.cumsum(table, axis=1, out=sums[:, 1:])
         self.totals = totals = sums[:, -1]
-        self.starts, self.ends = [], []
         ancestor, level = self.node, 0
         for wanted in _LEVELS:
             while level < wanted:
                 ancestor = self.parents[ancestor]
                 level += 1
             start, end = first[ancestor], last[ancestor]
-            self.starts.append(start)
-            self.ends.append(end)
             self.columns.append(_container_stats(sums[:, end] - sums[:, start], totals))
         order = np.arange(self.count)
         places = [
@@ -307,7 +342,7 @@ class _Measure:
             links = np.bincount(group, self.link_share)
             columns += [np.log1p(size), words / size, links / size, words / max(self.totals[0], 1)]
         texts: dict[str, int] = {}
-        ids = np.array([texts.setdefault(block.text, len(texts)) for block in self.tree.blocks])
+        ids = np.array([texts.setdefault(text, len(texts)) for text in self.texts])
         first_seen = np.concatenate(([1], np.diff(np.maximum.accumulate(ids)) > 0))
         spread = [column[self.group if number < 4 else above] for number, column in enumerate(columns)]
         self.columns.append(np.stack([*spread, np.log(np.bincount(ids)[ids]), first_seen]))
@@ -319,7 +354,7 @@ class _Measure:
         last = np.maximum.accumulate(np.where(heading, order, -1))
         known = last >= 0
         last = np.maximum(last, 0)
-        words = np.maximum(self.words, 1)
+        words = self.tokens
         about = np.stack([self.phrase, self.sums[3] / words, self.low, self.sums[1] / words])
         match = self.sums[1] / words * np.minimum(self.sums[1], 8) * (self.link_share < 0.9)
         lead = int(np.argmax(match + 2.0 * (level == 0)))
@@ -334,8 +369,7 @@ class _Measure:
         ]
 
     def _neighbour_columns(self) -> None:
-        words = np.maximum(self.words, 1)
-        leaning = self.sums[3] / words
+        leaning = self.sums[3] / self.tokens
         prose = np.minimum(self.words, 60) * (1 - self.link_share)
         table = np.stack([np.log1p(self.words), self.link_share, leaning, self.phrase, self.tag_codes, self.group])
         shifted = {shift: _shift(table, shift) for shift in (-2, -1, 1, 2)}
@@ -346,17 +380,17 @@ class _Measure:
         self.columns.append(np.stack([shifted[shift][5] == self.group for shift in (-1, 1)]))
 
     def _page_vector(self) -> Floats:
-        words, chars, links, dots, stopwords, prose, blocks, leaning = self.totals
+        words, chars, links, dots, stopwords, prose, blocks, leaning, tokens = self.totals
         groups = np.bincount(self.group)
         numbers = [
             np.log1p(words),
             np.log1p(blocks),
             links / max(chars, 1),
-            dots / max(words, 1),
-            stopwords / max(words, 1),
+            dots / tokens,
+            stopwords / tokens,
             prose / max(words, 1),
             np.log1p(prose),
-            leaning / max(words, 1),
+            leaning / tokens,
             np.log1p(self.kinds[5].sum()),
             np.count_nonzero(self.kinds[5]) / blocks,
             self.kinds[0].sum() / max(chars, 1),
@@ -377,39 +411,43 @@ class _Measure:
 class _Descent:
     """What every container inherits from those around it; parents come before their children."""
 
-    def __init__(self, tree: BlockTree, lean: list[float], hints: list[int]) -> None:
+    def __init__(self, tree: BlockTree, lean: list[float], own_hints: list[int]) -> None:
         count = len(tree.tags)
-        self.depths, self.places, self.children = [0] * count, [0] * count, [0] * count
-        self.tag_bits, self.hints, self.paths = [0] * count, hints[:1] * count, [0] * count
-        self.totals, self.lows, self.highs = [0.0] * count, [0.0] * count, [0.0] * count
-        for i, (parent, tag, own) in enumerate(zip(tree.parents, tree.tags, lean, strict=True)):
-            self.depths[i] = self.depths[parent] + 1
-            self.children[parent] += 1
-            self.places[i] = self.children[parent]
-            self.tag_bits[i] = self.tag_bits[parent] | ANCESTOR_TAGS.get(tag, 0)
-            self.hints[i] = self.hints[parent] | hints[i]
-            self.totals[i] = self.totals[parent] * 0.8 + own
-            low, high = self.lows[parent], self.highs[parent]
-            self.lows[i] = own if own < low else low
-            self.highs[i] = own if own > high else high
-            self.paths[i] = hash((self.paths[parent], tag, tree.attributes[i]))
+        depths, places, children = [0] * count, [0] * count, [0] * count
+        tag_bits, hints, paths = [0] * count, own_hints[:1] * count, [0] * count
+        totals, lows, highs = [0.0] * count, [0.0] * count, [0.0] * count
+        rows = zip(tree.parents, tree.tags, tree.attributes, lean, own_hints, strict=True)
+        for i, (parent, tag, attributes, own, hint) in enumerate(rows):
+            depths[i] = depths[parent] + 1
+            place = children[parent] + 1
+            children[parent] = place
+            places[i] = place
+            tag_bits[i] = tag_bits[parent] | ANCESTOR_TAGS.get(tag, 0)
+            hints[i] = hints[parent] | hint
+            totals[i] = totals[parent] * 0.8 + own
+            low, high = lows[parent], highs[parent]
+            lows[i] = own if own < low else low
+            highs[i] = own if own > high else high
+            paths[i] = hash((paths[parent], tag, attributes))
+        self.depths, self.places, self.children = depths, places, children
+        self.tag_bits, self.hints, self.paths = tag_bits, hints, paths
+        self.totals, self.lows, self.highs = totals, lows, highs
 
 
 def _container_stats(sums: NDArray[np.float64], totals: NDArray[np.float64]) -> NDArray[np.float64]:
-    words, chars, links, dots, stopwords, prose, blocks, leaning = sums
-    at_least_one = np.maximum(words, 1)
+    words, chars, links, dots, stopwords, prose, blocks, leaning, tokens = sums
     return np.stack(
         [
             np.log1p(words),
             words / max(totals[0], 1),
             links / np.maximum(chars, 1),
-            dots / at_least_one,
-            stopwords / at_least_one,
-            prose / at_least_one,
+            dots / tokens,
+            stopwords / tokens,
+            prose / words,
             prose / max(totals[5], 1),
             np.log1p(blocks),
             words / np.maximum(blocks, 1),
-            leaning / at_least_one,
+            leaning / tokens,
         ]
     )
 

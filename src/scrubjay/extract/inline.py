@@ -11,13 +11,13 @@ from scrubjay.extract.links import resolve_href
 _MARKS = {"b": "**", "strong": "**", "i": "*", "em": "*", "cite": "*", "del": "~~", "s": "~~", "strike": "~~"}
 _CODE = frozenset(("code", "kbd", "samp", "tt"))
 _FORMATS = frozenset((*_MARKS, *_CODE, "a"))
-_SPECIAL = re.compile(r"[\\`*\[\]<]|(?<!\w)_|_(?!\w)|~~")
+_SPECIAL = re.compile(r"[\\`*<_~\]]")
 _ESCAPED = re.compile(
     r"\\(?=[!-/:-@\[-`{-~])|`|\*(?=\S)|(?<=\S)\*|(?<!\w)_(?=\w)|(?<=\w)_(?!\w)|<(?=[A-Za-z/!?])|~~|\](?=[(\[])"
 )
 _BLOCK_START = re.compile(r"(#{1,6}(?=\s)|>|[-+*](?=\s)|(?:=+|-{2,})\s*$|`{3}|~{3}|\|)|(\d{1,9})([.)])(?=\s)", re.M)
 _BLANKS = re.compile(r"[ \t\r\f\v\u00a0]*\n[ \t\r\f\v\u00a0]*")
-_SPACES = re.compile(r"[^\S\n]+")
+_SPACES = re.compile(r"[^\S\n]{2,}|[^\S\n ]")
 _ANY_SPACES = re.compile(r"\s+")
 _PERMALINKS = frozenset(("¶", "#", "§", "🔗"))
 _MAX_ABOVE = 6
@@ -47,7 +47,7 @@ def render_inline(
 ) -> str:
     """The block's text with its marks. `linked` remembers the links around whole blocks that were written already."""
     container = tree.elements[block.node]
-    if all(owner is container for owner in block.owners):
+    if block.owners.count(container) == len(block.owners):
         text = escape(block.text)
     else:
         text = _Inline(container, base, heading).render(block)
@@ -94,8 +94,18 @@ class _Inline:
         self.spans = [_Span(container)]
 
     def render(self, block: Block) -> str:
+        if len(block.parts) == 1:
+            path = self._path(block.owners[0])
+            text = block.text if path and path[-1].tag in _CODE else escape(block.text)
+            for element in reversed(path):
+                text = self._wrap(text, element)
+            return text
+        here: list[etree._Element] = []
         for part, owner in zip(block.parts, block.owners, strict=True):
-            self._move_to(self._path(owner))
+            path = self._path(owner)
+            if path is not here:
+                self._move_to(path)
+                here = path
             self.spans[-1].parts.append(self._write(part, owner))
         self._move_to([])
         text = _SPACES.sub(" ", "".join(self.spans[0].parts))
@@ -107,7 +117,8 @@ class _Inline:
             return "\n"
         if tag == "img":
             return _image(owner, self.base)
-        part = _ANY_SPACES.sub(" ", part)
+        if "\n" in part:
+            part = _ANY_SPACES.sub(" ", part)
         return part if self.spans[-1].element.tag in _CODE else escape(part)
 
     def _path(self, owner: etree._Element) -> list[etree._Element]:
@@ -146,17 +157,17 @@ class _Inline:
         core = inner.strip()
         if not core:
             return inner
-        tag = str(span.element.tag)
-        if tag == "a":
-            if core in _PERMALINKS:
-                return ""
-            core = _link(core.replace("\n", " "), span.element.get("href"), self.base)
-        elif tag in _CODE:
-            core = f"`` {core} ``" if "`" in core else f"`{core}`"
-        elif "\n" not in core:
-            core = _MARKS[tag] + core + _MARKS[tag]
         before = inner[: len(inner) - len(inner.lstrip())]
-        return before + core + inner[len(inner.rstrip()) :]
+        return before + self._wrap(core, span.element) + inner[len(inner.rstrip()) :]
+
+    def _wrap(self, text: str, element: etree._Element) -> str:
+        tag = str(element.tag)
+        if tag == "a":
+            return "" if text in _PERMALINKS else _link(text.replace("\n", " "), element.get("href"), self.base)
+        if tag in _CODE:
+            return f"`` {text} ``" if "`" in text else f"`{text}`"
+        mark = _MARKS[tag]
+        return text if "\n" in text else mark + text + mark
 
 
 def _image(element: etree._Element, base: str) -> str:

@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import blake2b
+from typing import NamedTuple
 
 from lxml import etree
 
@@ -34,8 +35,7 @@ def render_markdown(tree: BlockTree, chosen: Sequence[int], base: str) -> tuple[
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
+class _Place(NamedTuple):
     """What a container's ancestors make of the text in it."""
 
     heading: int = 0
@@ -96,21 +96,21 @@ class _Writer:
     def _inside(self, place: _Place, node: int) -> _Place:
         tag = self.tree.tags[node]
         if tag in _HEADINGS:
-            return replace(place, heading=_HEADINGS[tag])
+            return place._replace(heading=_HEADINGS[tag])
         if tag == "li":
-            return replace(place, items=(*place.items, (node, self._marker(node)))[-_MAX_LIST_DEPTH:], term="")
+            return place._replace(items=(*place.items, (node, self._marker(node)))[-_MAX_LIST_DEPTH:], term="")
         if tag == "blockquote":
-            return place if place.quote else replace(place, quote=node)
+            return place if place.quote else place._replace(quote=node)
         if tag == "pre":
-            return replace(place, code=True)
+            return place._replace(code=True)
         if tag == "table":
-            return replace(place, table=node, row=0, cell=0)
+            return place._replace(table=node, row=0, cell=0)
         if tag == "tr":
-            return replace(place, row=node)
+            return place._replace(row=node)
         if tag in ("td", "th"):
-            return replace(place, cell=node)
+            return place._replace(cell=node)
         if tag in ("dt", "dd"):
-            return replace(place, term=tag)
+            return place._replace(term=tag)
         return place
 
     def _marker(self, node: int) -> str:
@@ -161,7 +161,8 @@ class _Writer:
         return " " * indent + text.replace("\n", "\n" + " " * indent), "\n\n"
 
     def _append(self, text: str, gap: str, quote: int) -> None:
-        text = "\n".join(line.rstrip() for line in text.split("\n"))
+        if "\n" in text:
+            text = "\n".join([line.rstrip() for line in text.split("\n")])
         if quote:
             text = "\n".join(("> " + line).rstrip() for line in text.split("\n"))
             last = self.pieces[-1] if self.pieces else None

@@ -85,6 +85,14 @@ def decode_answer(frame: bytes | bytearray | memoryview) -> tuple[Any, ...]:
 
 def read_answer(answer: tuple[Any, ...], url: str) -> Extraction:
     """The extraction that an answer carries, or the error."""
+    try:
+        return _read_answer(answer, url)
+    except MALFORMED as error:
+        message = "The page made its extraction process answer nonsense."
+        raise ExtractionFailed(message, error_type="extraction_crashed", url=url) from error
+
+
+def _read_answer(answer: tuple[Any, ...], url: str) -> Extraction:
     if answer[0] == DONE:
         _, markdown, method, title, metadata, fields, verdict, reason, anchors, blocks = answer
         return Extraction(

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator
 
 from scrubjay.errors import InvalidRequest
+from scrubjay.model.patterns import MAX_PATTERN_LENGTH, UrlPattern
 
-MAX_PATTERN_LENGTH = 500
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # what HTTP allows as the name of a header
 _FORBIDDEN_HEADERS = frozenset(
     {"host", "content-length", "transfer-encoding", "connection", "upgrade", "te", "trailer", "accept-encoding"}
@@ -113,9 +113,9 @@ class CrawlSpec(Strictness):
     def _check_patterns(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
         for pattern in patterns:
             try:
-                re.compile(pattern)
-            except re.error as error:
-                raise ValueError(f"'{pattern}' is not a regular expression: {error}") from error
+                UrlPattern(pattern)
+            except InvalidRequest as error:
+                raise ValueError(error.message) from error
         return patterns
 
 

@@ -2,16 +2,20 @@
 
 import hashlib
 from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack
 from typing import Any
 
-from scrubjay.connectors.web_job import KIND, WebCrawler, seal_spec
+from scrubjay.connectors.web_job import DISCOVERY_KIND, KIND, WebCrawler, seal_spec
 from scrubjay.connectors.web_store import markdown_of, unpack_details
 from scrubjay.crawl.fetcher import FetchRequest, FetchResponse
+from scrubjay.crawl.politeness import Manners, Politeness
 from scrubjay.crawl.robots import Robots
 from scrubjay.crawl.urls import normalize_url, parse_url
 from scrubjay.errors import FetchFailed, HostBlocked, InvalidRequest, NotFound
+from scrubjay.extract.boilerplate import SiteMemory
 from scrubjay.model.crawl_spec import CrawlSpec
 from scrubjay.model.crawling import CrawledPage
+from scrubjay.model.discovery import DiscoverySpec
 from scrubjay.model.extraction import Extraction, ExtractOptions
 from scrubjay.model.job import FINISHED_STATES, Job, JobPriority
 from scrubjay.model.tenant import Principal, Scope
@@ -19,6 +23,7 @@ from scrubjay.services.access import require
 from scrubjay.services.jobs import JobService
 from scrubjay.storage.crawled_pages import CrawledPages
 from scrubjay.storage.jobs import JobRow, Jobs
+from scrubjay.storage.site_memories import SiteMemories
 
 RESUMABLE_JOBS = 200
 
@@ -37,6 +42,19 @@ class CrawlService:
         spec = spec.model_copy(update={"scope_id": spec.scope_id or site_scope(principal.tenant_id, spec)})
         payload = {"spec": seal_spec(spec, self._crawler.secrets), "scope_id": spec.scope_id}
         return await self._jobs.submit(principal, KIND, payload, priority=priority)
+
+    async def discover(self, principal: Principal, spec: DiscoverySpec) -> Job:
+        """List a site's addresses from its sitemaps and Common Crawl, as a job."""
+        require(principal, Scope.WRITE)
+        self._crawler.network.guard.check_host(spec.host)
+        return await self._jobs.submit(principal, DISCOVERY_KIND, {"spec": spec.model_dump(mode="json")})
+
+    async def site_memory(self, principal: Principal, host: str) -> SiteMemory | None:
+        """What the newest crawl of a host learned of its boilerplate."""
+        require(principal, Scope.READ)
+        async with self._crawler.database.reading() as connection:
+            stored = await SiteMemories(connection).newest_of_host(principal.tenant_id, host)
+        return None if stored is None else SiteMemory.from_bytes(stored.memory)
 
     async def find_unfinished(self, principal: Principal, spec: CrawlSpec) -> Job | None:
         """The newest crawl from these start URLs that is not done: paused, failed, or cut off."""
@@ -74,7 +92,8 @@ class CrawlService:
         """One page, now: its answer and what it says. Redirects are followed."""
         require(principal, Scope.WRITE)
         url = spec.start_urls[0]
-        async with await self._crawler.open_fetcher(principal.tenant_id, spec) as fetcher:
+        async with AsyncExitStack() as stack:
+            fetcher = await stack.enter_async_context(await self._crawler.open_fetcher(principal.tenant_id, spec))
             if spec.respect_robots:
                 user_agent = spec.user_agent or self._crawler.settings.crawl_user_agent
                 verdict = await Robots(fetcher, self._crawler.cache, user_agent=user_agent).allowed(url)
@@ -89,15 +108,18 @@ class CrawlService:
                     follow_redirects=spec.follow_redirects,
                 )
             )
-        if response.status >= 400:
-            raise FetchFailed(f"{response.url} answered with HTTP status {response.status}.", error_type="http_error")
-        extraction = await self._crawler.pool.extract(
-            response.body,
-            url=response.url,
-            content_type=response.content_type,
-            status=response.status,
-            options=options,
-        )
+            if response.status >= 400:
+                raise FetchFailed(
+                    f"{response.url} answered with HTTP status {response.status}.", error_type="http_error"
+                )
+            politeness = Politeness(self._crawler.cache, None, principal.tenant_id, Manners())
+            extraction = await self._crawler.open_extractor(stack, politeness).extract(
+                response.body,
+                url=response.url,
+                content_type=response.content_type,
+                status=response.status,
+                options=options,
+            )
         return response, extraction
 
 

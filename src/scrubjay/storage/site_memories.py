@@ -30,6 +30,16 @@ class SiteMemories(Repository[SiteMemory]):
     async def recall(self, tenant_id: str, scope_id: str, host: str) -> SiteMemory | None:
         return await self.find(self._is(tenant_id, (scope_id, host)))
 
+    async def newest_of_host(self, tenant_id: str, host: str) -> SiteMemory | None:
+        """What was last learned of a host, by whichever scope."""
+        newest = await self.page(
+            SiteMemoryRow.tenant_id == tenant_id,
+            SiteMemoryRow.host == host,
+            limit=1,
+            order=[SiteMemoryRow.updated_at.desc()],
+        )
+        return newest.items[0] if newest.items else None
+
     async def put(self, memory: SiteMemory) -> None:
         """Store what is known now in place of what was known."""
         await self.connection.execute(

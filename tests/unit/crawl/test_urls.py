@@ -52,8 +52,9 @@ def test_an_address_has_one_normal_form(text: str, normal: str) -> None:
     "text",
     [
         "", "   ", "example.org", "/path", "//example.org/", "http://", "http://./", "http://.example.org/",
-        "http://exa mple.org/",         "http://example.org:99999/", "http://example.org:port/", "http://[::1/", "http://1.2.3.4.5/", "http://a..b/",
-        "http://%00/", "http://ex%23ample.org/", "http://256.256.256.256/", "\ud800",
+        "http://exa mple.org/", "http://example.org:99999/", "http://example.org:port/", "http://[::1/",
+        "http://1.2.3.4.5/", "http://a..b/", "http://%00/", "http://ex%23ample.org/", "http://256.256.256.256/",
+        "\ud800",
     ],
 )  # fmt: skip
 def test_what_is_no_address_is_refused_by_field(text: str) -> None:
@@ -67,7 +68,8 @@ def test_what_is_no_address_is_refused_by_field(text: str) -> None:
     "text",
     [
         "file:///etc/passwd", "FILE:/etc/passwd", "ftp://example.org/", "gopher://example.org:70/_x",
-        "data:text/html,x",         "javascript:alert(1)", "dict://localhost:11211/stat", "jar:http://a!/b", "ws://example.org/", "mailto:a@b.c",
+        "data:text/html,x", "javascript:alert(1)", "dict://localhost:11211/stat", "jar:http://a!/b",
+        "ws://example.org/", "mailto:a@b.c",
     ],
 )  # fmt: skip
 def test_only_http_and_https_are_fetched(text: str) -> None:

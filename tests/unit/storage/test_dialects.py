@@ -14,10 +14,12 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 from sqlalchemy.sql import Executable
 from tests.examples import LATER, MOMENT, Family, add_family, example, repositories
 
-from scrubjay.model.crawling import FrontierItem, FrontierStatus
+from scrubjay.model.crawl_spec import CrawlStrategy
+from scrubjay.model.crawling import CrawledPage, FrontierItem, FrontierStatus, PageSeen, SiteMemory
 from scrubjay.model.job import Job, Schedule
 from scrubjay.settings import Settings
 from scrubjay.storage import schema
+from scrubjay.storage.crawled_pages import CrawledPages
 from scrubjay.storage.database import open_database
 from scrubjay.storage.document_logs import DocumentLogs
 from scrubjay.storage.documents import Documents
@@ -28,6 +30,7 @@ from scrubjay.storage.keys import ApiKeys
 from scrubjay.storage.repository import Repository
 from scrubjay.storage.schedules import Schedules
 from scrubjay.storage.sign_ins import SignIns
+from scrubjay.storage.site_memories import SiteMemories
 from scrubjay.storage.tables import metadata
 from scrubjay.storage.tenants import Tenants
 from scrubjay.storage.types import EnumText
@@ -260,13 +263,21 @@ def own_calls(family: Family) -> Mapping[type[Repository[Any]], Mapping[str, Cal
     item = FrontierItem(job_id=job_id, url_hash="h", url="u", host="h")
     lease = {"limit": 5, "now": MOMENT, "until": LATER}
 
+    page = CrawledPage(scope_id="s", url_hash="h", tenant_id=tenant_id, job_id=job_id, url="u", content_sha256="c")
+    seen = PageSeen(url_hash="h", depth=1, duration_ms=2, seen_at=MOMENT)
+    memory = SiteMemory(scope_id="s", host="h", tenant_id=tenant_id, memory=b"m")
+
+    async def read_pages(pages: CrawledPages) -> None:
+        assert [each.url_hash async for each in pages.of_job(job_id) if each.scope_id == "s"] == ["h"]
+
     async def claim(jobs: Jobs) -> None:
         await jobs.add(due)
         assert len(await jobs.claim("w", ["j", "k"], 5, LATER)) == 1
 
     async def lease_both_ways(frontier: Frontier) -> None:
         assert len(await frontier.lease(job_id, "l", **lease)) == 1
-        await frontier.lease(job_id, "l", best_first=True, **lease)
+        for strategy in CrawlStrategy:
+            await frontier.lease(job_id, "l", strategy=strategy, avoid_hosts=["h"], **lease)
 
     return {
         Tenants: {
@@ -312,6 +323,22 @@ def own_calls(family: Family) -> Mapping[type[Repository[Any]], Mapping[str, Cal
             "add_new": lambda frontier: frontier.add_new([item]),
             "lease": lease_both_ways,
             "finish": lambda frontier: frontier.finish(job_id, "h", "l", FrontierStatus.COMPLETED),
+            "settle": lambda frontier: frontier.settle(job_id, [("h", FrontierStatus.COMPLETED, None)]),
+            "release": lambda frontier: frontier.release(job_id),
+            "parent_of": lambda frontier: frontier.parent_of(job_id, "h"),
+            "tally": lambda frontier: frontier.tally(job_id),
+        },
+        CrawledPages: {
+            "put": lambda pages: pages.put([page]),
+            "confirm": lambda pages: pages.confirm("s", job_id, [seen]),
+            "known": lambda pages: pages.known("s", ["h"]),
+            "first_with_content": lambda pages: pages.first_with_content("s", job_id, ["c"]),
+            "of_job": read_pages,
+        },
+        SiteMemories: {
+            "recall": lambda memories: memories.recall(tenant_id, "s", "h"),
+            "newest_of_host": lambda memories: memories.newest_of_host(tenant_id, "h"),
+            "put": lambda memories: memories.put(memory),
         },
     }
 
