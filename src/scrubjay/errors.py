@@ -138,7 +138,7 @@ class CircuitOpen(HostBlocked):
 class FetchFailed(ScrubjayError):
     """The page could not be fetched."""
 
-    def __init__(self, message: str | None = None, *, error_type: str, **details: Any) -> None:
+    def __init__(self, message: str | None = None, *, error_type: str = "connection", **details: Any) -> None:
         super().__init__(message, error_type=error_type, **details)
         self.error_type = error_type
 

@@ -161,7 +161,7 @@ def key_of(repository: AnyRepository, item: Any) -> Sequence[str]:
 
 def a_change(repository: AnyRepository, item: Any) -> Mapping[str, Any]:
     """Another value for one field that is not part of any key."""
-    for name in ("created_at", "updated_at", "at", "last_seen_at", "seen_at"):
+    for name in ("created_at", "updated_at", "at", "last_seen_at", "seen_at", "changed_at"):
         if hasattr(item, name):
             return {name: LATER + timedelta(seconds=1)}
     raise AssertionError(f"{repository.__name__} has no time to change")
@@ -1157,7 +1157,7 @@ async def test_a_page_replaces_what_was_known_of_it(database: Database, family: 
         pages = CrawledPages(connection)
         await pages.put([crawled(family, 1, title="old"), crawled(family, 2)])
         await pages.put([crawled(family, 1, title="new"), crawled(family, 3), crawled(family, 3, title="last")])
-        kept = {page.url_hash[-1]: page.title async for page in pages.of_job(family.job.id)}
+        kept = {page.url_hash[-1]: page.title for page in await pages.of_job(family.job.id)}
     assert kept == {"1": "new", "2": None, "3": "last"}
 
 
@@ -1169,7 +1169,7 @@ async def test_a_confirmed_page_keeps_its_content_and_belongs_to_the_new_job(
         await pages.put([crawled(family, 1, content_sha256="c"), crawled(family, 2)])
         seen = PageSeen(url_hash=f"{1:064}", depth=4, duration_ms=7, seen_at=LATER, error_type="timeout", error="slow")
         await pages.confirm("site_x", "job_2", [seen])
-        confirmed = [page async for page in pages.of_job("job_2")]
+        confirmed = await pages.of_job("job_2")
         known = await pages.known("site_x", [f"{1:064}", f"{9:064}"])
     assert [(page.content, page.depth, page.error_type, page.fetched_at) for page in confirmed] == [
         (b"text", 4, "timeout", LATER)

@@ -136,6 +136,7 @@ def unwrap(address: Address) -> list[IPv4Address]:
     return []
 
 
+@lru_cache(maxsize=4096)
 def _as_literal(host: str) -> Address | None:
     try:
         return ip_address(host.partition("%")[0])

@@ -37,6 +37,7 @@ class Url:
         return self.text
 
 
+@lru_cache(maxsize=8192)  # on its way an address is read at several gates
 def parse_url(text: str, base: str | None = None, *, field: str = "url") -> Url:
     """The address, or UrlInvalid. Two parsers must agree on where it leads: what one of them checks and another
     dials would otherwise be two different hosts."""

@@ -30,12 +30,16 @@ class RepeatedBlock:
 
 
 class SiteMemory:
-    """Which blocks of one host repeat. Bounded: when it is full, what was seen once is forgotten first."""
+    """Which blocks of one host repeat. Bounded: what was seen once is forgotten first, the oldest of it."""
 
     def __init__(self) -> None:
         self.pages = 0
         # fingerprint → [number of pages learned when it was first seen, pages that have it]
-        self._seen: dict[int, list[int]] = {}
+        self._repeating: dict[int, list[int]] = {}
+        # What was seen on one page only, fingerprint → that number. When the young are many, the old are forgotten:
+        # looking for the least useful entries one by one would cost more than all the rest.
+        self._young: dict[int, int] = {}
+        self._old: dict[int, int] = {}
         # Copies of a page (by their blocks) would make all of it look like boilerplate.
         self._recent: dict[int, None] = {}
 
@@ -50,17 +54,28 @@ class SiteMemory:
         self._recent[whole] = None
         if len(self._recent) > _RECENT_PAGES:
             del self._recent[next(iter(self._recent))]
-        seen = self._seen
-        for fingerprint in fingerprints:
-            known = seen.get(fingerprint)
-            if known is None:
-                seen[fingerprint] = [self.pages, 1]
-            else:
-                known[1] += 1
+        self._count(fingerprints)
         self.pages += 1
-        if len(seen) > MAX_FINGERPRINTS:
+        if len(self._young) > MAX_FINGERPRINTS // 4:
+            self._old, self._young = self._young, {}
+        if len(self._repeating) > MAX_FINGERPRINTS // 2:
             self._forget()
         return True
+
+    def _count(self, fingerprints: set[int]) -> None:
+        repeating, young, old, page = self._repeating, self._young, self._old, self.pages
+        for fingerprint in fingerprints:
+            known = repeating.get(fingerprint)
+            if known is not None:
+                known[1] += 1
+                continue
+            first = young.pop(fingerprint, None)
+            if first is None:
+                first = old.pop(fingerprint, None)
+            if first is None:
+                young[fingerprint] = page
+            else:
+                repeating[fingerprint] = [first, 2]
 
     def clean(self, extraction: Extraction) -> Extraction:
         """The extraction without the blocks that repeat; the very same one when there are none."""
@@ -75,7 +90,7 @@ class SiteMemory:
         """What `clean` would drop from this page, in order."""
         blocks = [extraction.blocks[number] for number in sorted(self._repeated_in(extraction))]
         return [
-            RepeatedBlock(block.text, self._seen[block.fingerprint][1], round(self._share(block.fingerprint), 3))
+            RepeatedBlock(block.text, self._repeating[block.fingerprint][1], round(self._share(block.fingerprint), 3))
             for block in blocks
         ]
 
@@ -84,38 +99,35 @@ class SiteMemory:
         if self.pages < MIN_PAGES:
             return set()
         blocks = extraction.blocks
-        repeated = {number for number, block in enumerate(blocks) if self._repeats(block.fingerprint)}
+        known = self._repeating
+        suspects = [number for number, block in enumerate(blocks) if block.fingerprint in known]
+        repeated = {number for number in suspects if self._repeats(blocks[number].fingerprint)}
         if not repeated:
             return repeated
         repeated -= {number for number in repeated if _is_title(blocks[number].text, extraction.title)}
-        total = sum(len(block.text) for block in blocks)
-        kept = total - sum(len(blocks[number].text) for number in repeated)
+        total = sum([len(block.text) for block in blocks])
+        kept = total - sum([len(blocks[number].text) for number in repeated])
         if kept < _MIN_KEPT_SHARE * total:
             return set()
         return repeated - _parents_of_kept(blocks, repeated)
 
     def _repeats(self, fingerprint: int) -> bool:
-        known = self._seen.get(fingerprint)
-        return known is not None and known[1] >= MIN_PAGES and self._share(fingerprint) >= MIN_SHARE
+        return self._repeating[fingerprint][1] >= MIN_PAGES and self._share(fingerprint) >= MIN_SHARE
 
     def _share(self, fingerprint: int) -> float:
-        first, count = self._seen[fingerprint]
+        first, count = self._repeating[fingerprint]
         return count / max(1, self.pages - first)
 
     def _forget(self) -> None:
-        """Keep what is most likely to repeat: seen often, or too new to tell."""
-        room = MAX_FINGERPRINTS // 2
-        repeating = {key: known for key, known in self._seen.items() if known[1] > 1}
-        if len(repeating) > room:
-            ranked = sorted(repeating.items(), key=lambda entry: entry[1][0] + 8 * entry[1][1])
-            repeating = dict(ranked[-room // 2 :])
-        # Insertion order is the order of first sight: the newest singles are at the end.
-        singles = [entry for entry in self._seen.items() if entry[1][1] == 1]
-        self._seen = repeating | dict(singles[-(room - len(repeating)) :])
+        """Keep what is most likely to go on repeating: seen often, and lately."""
+        ranked = sorted(self._repeating.items(), key=lambda entry: entry[1][0] + 8 * entry[1][1])
+        self._repeating = dict(ranked[-MAX_FINGERPRINTS // 4 :])
 
     def to_bytes(self) -> bytes:
-        parts = [_HEADER.pack(_FORMAT, self.pages, len(self._seen))]
-        parts += [_ENTRY.pack(fingerprint, first, count) for fingerprint, (first, count) in self._seen.items()]
+        singles = [*self._old.items(), *self._young.items()]
+        parts = [_HEADER.pack(_FORMAT, self.pages, len(self._repeating) + len(singles))]
+        parts += [_ENTRY.pack(fingerprint, first, count) for fingerprint, (first, count) in self._repeating.items()]
+        parts += [_ENTRY.pack(fingerprint, first, 1) for fingerprint, first in singles]
         parts += [_PAGE.pack(page) for page in self._recent]
         return b"".join(parts)
 
@@ -129,7 +141,10 @@ class SiteMemory:
         if version != _FORMAT or len(data) < end or (len(data) - end) % _PAGE.size:
             raise InvalidRequest("This is not a site memory of this version.", field="data")
         for fingerprint, first, count in _ENTRY.iter_unpack(data[_HEADER.size : end]):
-            memory._seen[fingerprint] = [first, count]
+            if count > 1:
+                memory._repeating[fingerprint] = [first, count]
+            else:
+                memory._young[fingerprint] = first
         memory._recent = {page: None for (page,) in _PAGE.iter_unpack(data[end:])}
         return memory
 

@@ -68,7 +68,7 @@ class Classifier:
         for network in self.block_networks:
             # The page's own features are the same for every block: their share of the first layer is added once.
             first = network.weights[0]
-            inner = _multiply(rows, first[:split]) + (page @ first[split:] + network.biases[0])
+            inner = _multiply(rows, first[:split]) + (_multiply(page, first[split:]) + network.biases[0])
             rest = Network(network.weights[1:], network.biases[1:])
             total += 1 / (1 + np.exp(-rest.run(np.maximum(inner, 0, out=inner))[:, 0]))
         return total / np.float32(len(self.block_networks))
@@ -102,6 +102,7 @@ def _without_copies(chosen: NDArray[np.int64], words: NDArray[np.float64], tree:
 
 
 def _pad(rows: Floats) -> Floats:
+    """Rows of zeros at the end, so that all pieces of a product are alike."""
     padded = np.zeros((-(-len(rows) // _HEIGHT) * _HEIGHT, rows.shape[1]), np.float32)
     padded[: len(rows)] = rows
     return padded
@@ -109,8 +110,8 @@ def _pad(rows: Floats) -> Floats:
 
 def _multiply(rows: Floats, weight: Floats) -> Floats:
     """A product in pieces so small that BLAS keeps to this thread: waking others costs more than it gains here."""
-    if len(rows) % _HEIGHT:
-        return rows @ weight
+    if len(rows) == 1:
+        return (rows.T * weight).sum(axis=0, keepdims=True)
     pieces = rows.reshape(-1, _HEIGHT, rows.shape[1]) @ weight
     return pieces.reshape(len(rows), -1)
 

@@ -30,7 +30,7 @@ _CLASS_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 _DIGITS = re.compile(r"\d+")
 _LEVELS = (0, 1, 2, 3, 5)
 _PHRASE_WORDS = 6
-_LOOKED_AT = 200  # characters of a block
+_LOOKED_AT = 200  # characters of a block; their number fits a byte
 _SENTENCE_ENDS = frozenset(".!?…。！？")
 _PHRASE_CHARACTERS = 48
 _BREAK = 1  # the number of the line break among the tokens
@@ -73,6 +73,10 @@ class Lexicon:
         self.leaning = np.array([0.0, 0.0, *(self.words.get(word, 0.0) for word in known)])
         self.stopword = np.array([False, False, *(word in STOPWORDS for word in known)])
         self.hints = np.array([0, 0, *(WORD_HINTS.get(word, 0) for word in known)], np.int64)
+        self._class_words = {
+            word: (self.classes.get(word, 0.0), int(word in self.classes), CLASS_HINTS_BY_WORD.get(word, 0))
+            for word in [*self.classes, *CLASS_HINTS_BY_WORD]
+        }
         self._names: dict[str, tuple[float, int, int]] = {}
         self._read: dict[str, tuple[float, int]] = {"": (0.0, 0)}
 
@@ -97,14 +101,16 @@ class Lexicon:
 
     def _learn_name(self, name: str) -> tuple[float, int, int]:
         """Of one class name: the sum of its words' leanings, how many of them have one, and their hints."""
-        words = read_class_words(name)
-        leanings = [self.classes[word] for word in words if word in self.classes]
-        hints = 0
-        for word in words:
-            hints |= CLASS_HINTS_BY_WORD.get(word, 0)
+        total, count, hints = 0.0, 0, 0
+        for word in read_class_words(name):
+            known = self._class_words.get(word)
+            if known is not None:
+                total += known[0]
+                count += known[1]
+                hints |= known[2]
         if len(self._names) > _MAX_ATTRIBUTES:
-            self._names = {}
-        read = self._names[name] = (sum(leanings), len(leanings), hints)
+            self._names.clear()
+        read = self._names[name] = (total, count, hints)
         return read
 
 
@@ -199,7 +205,7 @@ class _Measure:
         self.looked_at = np.minimum(self.chars, _LOOKED_AT)
         bounds = np.concatenate(([0], np.cumsum(self.looked_at[:-1] + 1))).astype(np.int64)
         table = np.stack([(kinds & bit) != 0 for bit in (2, 8, 16, 32, 64, 128)])
-        self.kinds = np.add.reduceat(table, bounds, axis=1, dtype=np.int32).astype(np.float64)
+        self.kinds = np.add.reduceat(table.view(np.uint8), bounds, axis=1, dtype=np.uint8).astype(np.float64)
         self.ends_sentence = np.array([text[-1] in _SENTENCE_ENDS for text in texts])
         self.starts_upper = kinds[bounds] & 32 != 0
 
@@ -401,7 +407,7 @@ class _Measure:
             np.array(numbers),
             np.bincount(self.tag_codes, self.words, minlength=_TAG_KINDS) / max(words, 1),
             np.bincount(self.tag_codes, minlength=_TAG_KINDS) / blocks,
-            self.near @ self.words / max(words, 1),
+            (self.near * self.words).sum(axis=1) / max(words, 1),
             np.array(_describe_head(self.head), np.float64),
             np.minimum(self.word_bits.sum(axis=1), 20),
         ]

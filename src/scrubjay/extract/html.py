@@ -37,7 +37,9 @@ def parse_html(text: str) -> etree._Element | None:
     data = text[:MAX_CHARACTERS].encode("utf-8", "replace")
     if not data.strip():
         return None
-    parser = etree.HTMLParser(recover=True, huge_tree=True, remove_comments=True, remove_pis=True, encoding="utf-8")
+    parser = etree.HTMLParser(
+        recover=True, huge_tree=True, remove_comments=True, remove_pis=True, collect_ids=False, encoding="utf-8"
+    )
     try:
         return etree.fromstring(data, parser)
     except etree.XMLSyntaxError:

@@ -10,6 +10,7 @@ from scrubjay.extract.links import resolve_href
 
 _MARKS = {"b": "**", "strong": "**", "i": "*", "em": "*", "cite": "*", "del": "~~", "s": "~~", "strike": "~~"}
 _CODE = frozenset(("code", "kbd", "samp", "tt"))
+_BREAKING = frozenset(("br", "img"))
 _FORMATS = frozenset((*_MARKS, *_CODE, "a"))
 _SPECIAL = re.compile(r"[\\`*<_~\]]")
 _ESCAPED = re.compile(
@@ -100,6 +101,8 @@ class _Inline:
             for element in reversed(path):
                 text = self._wrap(text, element)
             return text
+        if not any(map(self._path, block.owners)) and not _BREAKING.intersection(owner.tag for owner in block.owners):
+            return escape(block.text)
         here: list[etree._Element] = []
         for part, owner in zip(block.parts, block.owners, strict=True):
             path = self._path(owner)

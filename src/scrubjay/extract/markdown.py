@@ -12,7 +12,7 @@ from scrubjay.extract.blocks import Block, BlockTree
 from scrubjay.extract.inline import escape_start, render_inline
 from scrubjay.model.extraction import MarkdownBlock
 
-_WORD = re.compile(r"\w+")
+_BLANKED = bytes(code if code > 127 or chr(code).isalnum() else 32 for code in range(256))
 _LANGUAGE = re.compile(r"(?:^|\s)(?:language|lang|highlight-source|highlight|brush|sourceCode)[-:]\s*([\w+#.-]+)")
 _NO_LANGUAGE = frozenset(("none", "plaintext", "text", "source", "plain", "notranslate", "default", "wrapper"))
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
@@ -23,8 +23,8 @@ _MAX_LIST_DEPTH = 8
 
 def fingerprint(text: str) -> int:
     """64 bits of a text's words: the same for two texts that differ only in marks, case and spaces."""
-    words = " ".join(_WORD.findall(text.lower()))
-    return int.from_bytes(blake2b(words.encode("utf-8", "replace"), digest_size=8).digest(), "big")
+    words = b" ".join(text.lower().encode("utf-8", "replace").translate(_BLANKED).split())
+    return int.from_bytes(blake2b(words, digest_size=8).digest(), "big")
 
 
 def render_markdown(tree: BlockTree, chosen: Sequence[int], base: str) -> tuple[MarkdownBlock, ...]:
@@ -62,6 +62,7 @@ class _Writer:
         self.places: dict[int, _Place] = {0: _Place()}
         self.opened: set[int] = set()  # list items whose marker has been written
         self.linked: set[etree._Element] = set()  # links around whole blocks that have been written
+        self.numbers: dict[int, dict[etree._Element, int]] = {}  # per ordered list
         self.pieces: list[_Piece] = []
         self.last_list = -1
 
@@ -117,13 +118,9 @@ class _Writer:
         parent = self.tree.parents[node]
         if self.tree.tags[parent] != "ol":
             return "- "
-        element = self.tree.elements[node]
-        value = element.get("value") or ""
-        if value.isdecimal() and len(value) < 6:
-            return f"{value}. "
-        start = self.tree.elements[parent].get("start") or ""
-        before = sum(1 for _ in element.itersiblings("li", preceding=True))
-        return f"{before + (int(start) if start.isdecimal() and len(start) < 6 else 1)}. "
+        if parent not in self.numbers:
+            self.numbers[parent] = _number_items(self.tree.elements[parent])
+        return f"{self.numbers[parent].get(self.tree.elements[node], 1)}. "
 
     def _write_block(self, block: Block, place: _Place) -> None:
         if place.code:
@@ -199,8 +196,7 @@ class _Writer:
         for row in rows:
             line: list[str] = []
             for element in self.tree.elements[row].iterchildren("td", "th"):
-                span = element.get("colspan") or "1"
-                line += [written.get(element, ""), *[""] * (int(span) - 1 if span.isdecimal() and len(span) < 3 else 0)]
+                line += [written.get(element, ""), *[""] * (min(_number(element.get("colspan"), 1), _MAX_COLUMNS) - 1)]
             table.append(line[:_MAX_COLUMNS])
         used = [
             column for column in range(max(map(len, table))) if any(line[column : column + 1] != [""] for line in table)
@@ -211,6 +207,19 @@ class _Writer:
         padded = [line + [""] * (width - len(line)) for line in table]
         lines = ["| " + " | ".join(line) + " |" for line in padded]
         return [lines[0], "|" + " --- |" * width, *lines[1:]]
+
+
+def _number_items(ordered: etree._Element) -> dict[etree._Element, int]:
+    number = _number(ordered.get("start"), 1) - 1
+    numbers = {}
+    for item in ordered.iterchildren("li"):
+        number = _number(item.get("value"), number + 1)
+        numbers[item] = number
+    return numbers
+
+
+def _number(value: str | None, otherwise: int) -> int:
+    return int(value) if value and value.isdecimal() and len(value) < 6 else otherwise
 
 
 def _fence(block: Block, tree: BlockTree) -> str:

@@ -76,9 +76,16 @@ class CrawlService:
         job = await self._jobs.get(principal, job_id)
         if job.kind != KIND:
             raise NotFound(f"Job '{job_id}' is not a crawl.")
-        async with self._crawler.database.reading() as connection:
-            async for page in CrawledPages(connection).of_job(job_id):
+        after = ""
+        while True:
+            # A transaction for each batch: whoever reads may take long over a page.
+            async with self._crawler.database.reading() as connection:
+                batch = await CrawledPages(connection).of_job(job_id, after=after)
+            if not batch:
+                return
+            for page in batch:
                 yield page
+            after = batch[-1].url_hash
 
     async def original(self, page: CrawledPage) -> bytes | None:
         """The body as it was fetched, if the crawl kept originals."""

@@ -1,6 +1,6 @@
 """Crawled pages: per scope, what its last crawl knows of every address, with the text itself."""
 
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime
 
@@ -107,20 +107,14 @@ class CrawledPages(Repository[CrawledPage]):
         )
         return {content: url_hash for content, url_hash in rows if content is not None}
 
-    async def of_job(self, job_id: str, *, after: str = "") -> AsyncIterator[CrawledPage]:
-        """Every page that a job fetched or confirmed, a batch at a time."""
-        while True:
-            batch = await self._items(
-                select(*self._columns)
-                .where(CrawledPageRow.job_id == job_id, CrawledPageRow.url_hash > after)
-                .order_by(CrawledPageRow.url_hash)
-                .limit(PAGE)
-            )
-            for page in batch:
-                yield page
-            if len(batch) < PAGE:
-                return
-            after = batch[-1].url_hash
+    async def of_job(self, job_id: str, *, after: str = "", limit: int = PAGE) -> Sequence[CrawledPage]:
+        """The next pages, by hash, that a job fetched or confirmed."""
+        return await self._items(
+            select(*self._columns)
+            .where(CrawledPageRow.job_id == job_id, CrawledPageRow.url_hash > after)
+            .order_by(CrawledPageRow.url_hash)
+            .limit(limit)
+        )
 
 
 _KNOWN = [CrawledPageRow.__table__.c[field.name] for field in fields(KnownPage)]

@@ -101,7 +101,7 @@ def test_memory_is_bounded_and_keeps_what_repeats() -> None:
     memory = SiteMemory()
     for number in range(700):
         memory.learn(page(MENU, *(f"Sentence {number}.{part}" for part in range(50))))
-    assert len(memory._seen) <= MAX_FINGERPRINTS
+    assert len(memory.to_bytes()) <= 16 * MAX_FINGERPRINTS
     assert MENU not in memory.clean(page(MENU, "Sentence of a page that nobody has seen.")).markdown
     assert len(memory.to_bytes()) < MAX_FINGERPRINTS * 20
 

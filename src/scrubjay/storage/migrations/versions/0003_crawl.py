@@ -28,7 +28,7 @@ def upgrade() -> None:
         sa.Column("content_type", types.LONG_TEXT, nullable=True),
         sa.Column("etag", types.LONG_TEXT, nullable=True),
         sa.Column("last_modified", types.LONG_TEXT, nullable=True),
-        sa.Column("size_bytes", sa.BigInteger(), nullable=False),
+        sa.Column("size_bytes", types.BIG, nullable=False),
         sa.Column("body_sha256", sa.String(64), nullable=True),
         sa.Column("content_sha256", sa.String(64), nullable=True),
         sa.Column("duplicate_of", sa.String(64), nullable=True),
