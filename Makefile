@@ -18,7 +18,8 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
-run: install ## Serve Scrubjay on http://127.0.0.1:8642 (data in .scrubjay/)
+run: install ## Crawl URL=… if given, then serve on http://127.0.0.1:8642 (data in .scrubjay/)
+	$(if $(URL),$(BIN)/scrubjay crawl '$(URL)')
 	$(BIN)/scrubjay serve
 
 test: install ## Run the tests but the slowest; what needs a missing server is skipped and says so
@@ -40,6 +41,8 @@ format: install ## Format the code
 
 bench: install ## Run the benchmarks (minutes)
 	$(BIN)/python bench/jobs.py
+	$(BIN)/python bench/crawl.py --recrawl
+	$(BIN)/python bench/extract.py
 
 docs: install ## Write the generated reference pages
 	$(BIN)/python -m scrubjay.cli.reference
