@@ -3,6 +3,7 @@ resiliparse in one run. With `--folds DIR` (from `train_extractor.py`) every pag
 its registrable domain; without, by the shipped model, which learned from these very pages: good for speed only."""
 
 import argparse
+import gc
 import re
 import sys
 import time
@@ -81,6 +82,8 @@ def main() -> None:
     if not (arguments.data / "truth.jsonl.gz").exists():
         sys.exit(f"No labelled pages in {arguments.data}: give the folder with truth.jsonl.gz and html/.")
     pages = list(read_pages(arguments.data))
+    gc.freeze()  # as in the processes of a crawl: extract/worker.py
+    gc.set_threshold(50_000, 10, 10)
     if not arguments.folds:
         print("Judged by the shipped model, which has seen these pages; use --folds for scores.")
     makers = {

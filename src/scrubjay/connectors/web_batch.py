@@ -18,7 +18,7 @@ from scrubjay.connectors.web_store import (
     pack_text,
 )
 from scrubjay.connectors.web_tally import Tally
-from scrubjay.crawl.frontier import CrawlFrontier, Settled
+from scrubjay.crawl.frontier import REDIRECT_NOTE, CrawlFrontier, Settled
 from scrubjay.crawl.urls import hash_url, normal_form, registrable_domain
 from scrubjay.extract.boilerplate import SiteMemory
 from scrubjay.model import crawling
@@ -108,7 +108,7 @@ class BatchWriter:
         item = self._frontier.redirected(outcome.item, target)
         if item is not None:
             batch.found.append(item)
-        batch.settled.append((outcome.item, FrontierStatus.COMPLETED, f"redirect to {target}"))
+        batch.settled.append((outcome.item, FrontierStatus.COMPLETED, REDIRECT_NOTE + target))
 
     def _take_unchanged(self, batch: Batch, outcome: Outcome, now: datetime) -> None:
         item, known = outcome.item, outcome.known
@@ -245,7 +245,7 @@ class BatchWriter:
     async def _find_circles(self, outcomes: Sequence[Outcome]) -> None:
         """A redirect back to where it came from ends nowhere: that is a failure, and not a page that is known."""
         for outcome in outcomes:
-            if outcome.target is not None and outcome.item.redirects:
+            if outcome.target is not None:
                 async with self._database.reading() as connection:
                     circle = await self._frontier.leads_back(connection, outcome.item, outcome.target)
                 if circle:

@@ -22,6 +22,8 @@ from scrubjay.model.ids import new_id
 from scrubjay.storage.frontier import Frontier
 
 LEASE_SECONDS = 600.0
+REDIRECT_NOTE = "redirect to "
+MAX_REDIRECTS = 10_000
 MAX_SEEN = 300_000  # addresses remembered in memory; the database knows the rest
 
 Settled = tuple[FrontierItem, FrontierStatus, str | None]
@@ -39,6 +41,7 @@ class CrawlFrontier:
         self._relevance = Relevance(spec.keywords)
         self._traps = TrapMemory()
         self._seen: set[int] = set()
+        self._redirects: dict[str, str] = {}  # from hash to hash; the recent ones
         sequential = spec.mode is CrawlMode.SEQUENTIAL
         self.window = 1 if sequential else 2 * spec.concurrency + 16
         # Beyond this, more URLs of a host would only wait in memory and keep those of other hosts out of it.
@@ -149,17 +152,24 @@ class CrawlFrontier:
                 del self._leased[item.host]
 
     async def leads_back(self, connection: AsyncConnection, item: FrontierItem, target: str) -> bool:
-        """Whether a redirect's target is one of the redirects that led to it."""
-        wanted, known = hash_url(normal_form(target)), Frontier(connection)
-        at = item.url_hash
-        for _ in range(item.redirects):
-            parent = await known.parent_of(self._job_id, at)
-            if parent is None:
-                return False
-            at = hash_url(normal_form(parent))
-            if at == wanted:
+        """Whether redirects lead from the target back to the item, as far as they are known."""
+        if len(self._redirects) >= MAX_REDIRECTS:
+            self._redirects.clear()
+        at = self._redirects[item.url_hash] = hash_url(normal_form(target))
+        for _ in range(self._spec.max_redirects + 1):
+            if at == item.url_hash:
                 return True
+            further = self._redirects.get(at) or await self._recall_redirect(connection, at)
+            if further is None:
+                return False
+            at = further
         return False
+
+    async def _recall_redirect(self, connection: AsyncConnection, url_hash: str) -> str | None:
+        note = await Frontier(connection).note_of(self._job_id, url_hash)
+        if note is None or not note.startswith(REDIRECT_NOTE):
+            return None
+        return hash_url(normal_form(note.removeprefix(REDIRECT_NOTE)))
 
     async def tally(self, connection: AsyncConnection) -> Mapping[FrontierStatus, int]:
         return await Frontier(connection).tally(self._job_id)

@@ -24,7 +24,7 @@ from scrubjay.extract.hints import (
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
 
-_PUNCTUATION = ".,:;!?()[]/|&-\"'’“”"
+_BLANKED = bytes(32 if chr(code) in ".,:;!?()[]/|&-\"'" else code for code in range(256))
 _BREAK_WORD = "\x00"
 _CLASS_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 _DIGITS = re.compile(r"\d+")
@@ -125,10 +125,8 @@ class PageFeatures:
 
 def read_words(text: str) -> list[str]:
     """The words of a text in lower case; a line break becomes a word of its own."""
-    text = text.lower().replace("\n", f" {_BREAK_WORD} ")
-    for mark in _PUNCTUATION:
-        text = text.replace(mark, " ")
-    return text.split()
+    text = text.lower().replace("\n", f" {_BREAK_WORD} ").replace("’", " ").replace("“", " ").replace("”", " ")
+    return text.encode("utf-8", "replace").translate(_BLANKED).decode().split()
 
 
 def read_phrase(text: str) -> str | None:

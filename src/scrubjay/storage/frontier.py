@@ -123,12 +123,12 @@ class Frontier(Repository[FrontierItem]):
                 ],
             )
 
-    async def parent_of(self, job_id: str, url_hash: str) -> str | None:
-        """The address that led to one: by a link, or by a redirect."""
-        parent: str | None = await self.connection.scalar(
-            select(FrontierRow.parent_url).where(FrontierRow.job_id == job_id, FrontierRow.url_hash == url_hash)
+    async def note_of(self, job_id: str, url_hash: str) -> str | None:
+        """What was noted when a URL was settled: why it failed, or where it redirects to."""
+        note: str | None = await self.connection.scalar(
+            select(FrontierRow.error).where(FrontierRow.job_id == job_id, FrontierRow.url_hash == url_hash)
         )
-        return parent
+        return note
 
     async def tally(self, job_id: str) -> Mapping[FrontierStatus, int]:
         """How many URLs of a job are in each state."""

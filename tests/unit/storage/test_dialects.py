@@ -325,7 +325,7 @@ def own_calls(family: Family) -> Mapping[type[Repository[Any]], Mapping[str, Cal
             "finish": lambda frontier: frontier.finish(job_id, "h", "l", FrontierStatus.COMPLETED),
             "settle": lambda frontier: frontier.settle(job_id, [("h", FrontierStatus.COMPLETED, None)]),
             "release": lambda frontier: frontier.release(job_id),
-            "parent_of": lambda frontier: frontier.parent_of(job_id, "h"),
+            "note_of": lambda frontier: frontier.note_of(job_id, "h"),
             "tally": lambda frontier: frontier.tally(job_id),
         },
         CrawledPages: {
