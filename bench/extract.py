@@ -9,6 +9,7 @@ import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 from scrubjay.extract.classifier import load_classifier, read_classifier
@@ -92,7 +93,11 @@ def main() -> None:
         "resiliparse": lambda: resiliparse,
     }
     for name, make in makers.items():
-        if arguments.only in (None, name):
+        if arguments.only not in (None, name):
+            continue
+        if find_spec(name) is None:
+            print(f"{name:12} is not installed")
+        else:
             report(name, make(), pages)
 
 

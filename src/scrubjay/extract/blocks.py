@@ -1,6 +1,7 @@
 """Cuts a parsed page into blocks: the runs of text between block-level tags, and the containers they stand in."""
 
 from dataclasses import dataclass, field
+from typing import cast
 
 from lxml import etree
 
@@ -28,6 +29,9 @@ _CONTENT_TAGS = {"nav": ("p", "h1", "article", "main"), "footer": ("h1", "articl
 
 _TELLING_ATTRIBUTES = frozenset(("id", "role", "itemprop", "data-testid", "data-component"))
 _HIDING_ATTRIBUTES = frozenset(("hidden", "style", "aria-hidden"))
+
+_string = etree.XPath("string()", smart_strings=False)
+_Attributes = list[tuple[str, str]]
 
 
 @dataclass(slots=True)
@@ -68,7 +72,7 @@ class _Cutter:
     """One walk over the tree; the open block is what `parts` has gathered since the last cut. What is done for every
     element is written out in place: calls would take longer than the work."""
 
-    __slots__ = ("link_chars", "owners", "parts", "room", "tree")
+    __slots__ = ("containers", "link_chars", "owners", "parts", "room", "tree")
 
     def __init__(self) -> None:
         self.tree = BlockTree()
@@ -76,15 +80,17 @@ class _Cutter:
         self.owners: list[etree._Element] = []
         self.link_chars = 0
         self.room = MAX_PARTS
+        self.containers = 0
 
     def visit_container(self, element: etree._Element, tag: str, parent: int, linked: bool, depth: int) -> None:
         """A block-level element; one without text is forgotten, as what was opened inside of it is by then."""
         tree = self.tree
         blocks = tree.blocks
+        self.containers += 1
+        if self.containers > MAX_NODES:
+            return
         node = len(tree.tags)
         first = len(blocks)
-        if node >= MAX_NODES:
-            return
         tree.elements.append(element)
         tree.tags.append(tag)
         tree.attributes.append("")
@@ -96,7 +102,7 @@ class _Cutter:
         elif depth < MAX_DEPTH:
             self._visit(element, node, linked, depth)
         else:
-            self._add("".join(element.itertext()), element, linked)
+            self._add(_text_of(element), element, linked)
         if self.parts:
             self._cut(node)
         last = len(blocks)
@@ -146,7 +152,7 @@ class _Cutter:
         if depth < MAX_DEPTH:
             self._visit(child, node, linked, depth + 1)
         else:
-            self._add("".join(child.itertext()), child, linked)
+            self._add(_text_of(child), child, linked)
 
     def _visit_special(self, child: etree._Element, kind: int, node: int, linked: bool, depth: int) -> None:
         if kind >= _VERBATIM:
@@ -187,7 +193,7 @@ class _Cutter:
 def _describe(element: etree._Element) -> str:
     """The attributes that tell what an element is for, as one string."""
     found = ""
-    for name, value in element.items():
+    for name, value in cast(_Attributes, element.items()):
         if name == "class":
             found = f"{value} {found}" if found else value
         elif name in _TELLING_ATTRIBUTES:
@@ -197,7 +203,11 @@ def _describe(element: etree._Element) -> str:
     return found
 
 
+def _text_of(element: etree._Element) -> str:
+    return str(_string(element))
+
+
 def _verbatim_text(element: etree._Element) -> str:
     for line_break in element.iter("br"):
         line_break.tail = "\n" + (line_break.tail or "")
-    return "".join(element.itertext())
+    return _text_of(element)

@@ -111,7 +111,7 @@ def _pad(rows: Floats) -> Floats:
 def _multiply(rows: Floats, weight: Floats) -> Floats:
     """A product in pieces so small that BLAS keeps to this thread: waking others costs more than it gains here."""
     if len(rows) == 1:
-        return (rows.T * weight).sum(axis=0, keepdims=True)
+        return np.add.reduce(rows.T * weight, axis=0, keepdims=True)
     pieces = rows.reshape(-1, _HEIGHT, rows.shape[1]) @ weight
     return pieces.reshape(len(rows), -1)
 

@@ -125,7 +125,8 @@ class PageFeatures:
 
 def read_words(text: str) -> list[str]:
     """The words of a text in lower case; a line break becomes a word of its own."""
-    text = text.lower().replace("\n", f" {_BREAK_WORD} ").replace("’", " ").replace("“", " ").replace("”", " ")
+    text = text.lower().replace(_BREAK_WORD, " ").replace("\n", f" {_BREAK_WORD} ")
+    text = text.replace("’", " ").replace("“", " ").replace("”", " ")
     return text.encode("utf-8", "replace").translate(_BLANKED).decode().split()
 
 
@@ -225,9 +226,11 @@ class _Measure:
         self.high = np.maximum.reduceat(leaning, starts)
         self.word_bits = _unpack(np.bitwise_or.reduceat(lexicon.hints[ids], starts), len(WORD_HINT_KINDS))
         self.title_size = len(title)
-        get = lexicon.phrases.get
-        phrases = [read_phrase(text) if len(text) <= _PHRASE_CHARACTERS else None for text in self.texts]
-        self.phrase = np.array([get(phrase, 0.0) if phrase else 0.0 for phrase in phrases])
+        self.phrase = np.zeros(self.count)
+        short = [number for number, text in enumerate(self.texts) if len(text) <= _PHRASE_CHARACTERS]
+        if short:
+            phrases = _DIGITS.sub("0", "\n".join([self.texts[number] for number in short]).lower()).split("\n")
+            self.phrase[short] = list(map(lexicon.phrases.get, phrases, repeat(0.0)))
 
     def _own_columns(self) -> None:
         digits, stops, commas, uppers, symbols, money = self.kinds
