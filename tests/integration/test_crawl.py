@@ -11,13 +11,14 @@ from tests.site import Reply, Site, redirect, running_site
 from tests.workshop import wait_until
 
 from scrubjay.bootstrap import Scrubjay, open_scrubjay
-from scrubjay.errors import InvalidRequest, UrlBlocked
+from scrubjay.errors import Conflict, InvalidRequest, Unavailable, UrlBlocked
 from scrubjay.model.crawl_spec import read_spec
 from scrubjay.model.crawling import HostSettings
 from scrubjay.model.job import FINISHED_STATES, Job, JobRequest, JobState
 from scrubjay.model.tenant import Principal
 from scrubjay.services.crawls import page_record
 from scrubjay.settings import Settings
+from scrubjay.storage.crawled_pages import CrawledPages
 from scrubjay.storage.hosts import Hosts
 
 
@@ -550,3 +551,282 @@ async def test_originals_are_kept_when_asked(crawler: Crawler, site: Site) -> No
     pages = [page async for page in crawler.jay.crawls.pages(crawler.who, result["job_id"])]
 
     assert await crawler.jay.crawls.original(pages[0]) == body.encode()
+
+
+async def test_the_limit_of_pages_is_exact_while_pages_end_during_a_write(crawler: Crawler) -> None:
+    async with running_site(pages=300) as site:
+        site.latency_seconds = lambda request: 0.001 * (request.number % 7)
+        result = await crawler.crawl(site.url, max_pages=60, concurrency=32, host_concurrency=32)
+
+    assert result["fetched"] == 60
+
+
+async def test_an_address_whose_lease_ran_out_while_it_waits_is_not_taken_up_twice(
+    crawler: Crawler, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scrubjay.crawl.frontier.LEASE_SECONDS", 0.1)
+    paths = [f"/{number}" for number in range(12)]
+    site.add("/", link(*paths))
+    for path in paths:
+        site.add(path, link())
+    site.latency_seconds = 0.3
+
+    result = await crawler.crawl(site.url, concurrency=2)
+
+    assert [path for path, count in site.counts.items() if count > 1] == []
+    assert result["fetched"] == 13
+
+
+async def test_what_a_server_says_that_is_not_text_is_kept_as_far_as_it_can_be(crawler: Crawler, site: Site) -> None:
+    async def garbled(_: Any, wire: Any) -> None:
+        body = link("/next").encode()
+        await wire.send(
+            b"HTTP/1.1 200 OK\r\nContent-Type: text/html; x=\xff\xfe\r\nETag: \"\xe9\xff\"\r\n"
+            b"Last-Modified: \xff\r\nX-Odd: \xff\r\nContent-Length: %d\r\nConnection: close\r\n\r\n" % len(body) + body
+        )
+
+    async def nonsense(_: Any, wire: Any) -> None:
+        await wire.send(b"HTTP/1.1 2\xff0\x00 \xffK\r\nA\x00\xff: b\r\n\r\n")
+
+    site.add("/", link("/garbled", "/nonsense"))
+    site.faults["/garbled"] = garbled
+    site.faults["/nonsense"] = nonsense
+    titled = '<script type="application/ld+json">{"@type":"Article","headline":"a\\u0000b\\ud800c"}</script>'
+    site.add("/next", link("/data").replace("<title></title>", titled).replace("<title>/data</title>", titled))
+    site.add("/data", '{"title": "a\\u0000b\\ud800", "text": "some words about jays"}', "application/json")
+
+    first = await crawler.crawl(site.url, retries=0)
+    again = await crawler.crawl(site.url, retries=0)
+
+    pages = await crawler.pages(again)
+    assert pages["/garbled"]["success"]
+    assert pages["/nonsense"]["error_type"] == "protocol"
+    assert {"/next", "/data"} <= set(pages)
+    assert "internal" not in {**first["errors"], **again["errors"]}
+
+
+async def test_a_canonical_address_that_the_crawl_does_not_have_makes_no_duplicate(
+    crawler: Crawler, site: Site
+) -> None:
+    def page(canonical: str, *paths: str) -> str:
+        return link(*paths).replace("<head>", f'<head><link rel="canonical" href="{canonical}">')
+
+    site.add("/", link("/a", "/b", "/c", "/d"))
+    site.add("/a", page("/copied", "/1"))
+    site.add("/copied", link("/2"))
+    site.add("/b", page("/missing", "/3"))
+    site.add("/c", page("/d", "/4"))
+    site.add("/d", page("/c", "/5"))
+
+    result = await crawler.crawl(site.url, max_depth=2, exclude=[r"/\d$"])
+
+    pages = await crawler.pages(result)
+    assert [path for path, kept in pages.items() if kept["duplicate"]] == ["/a"]
+    assert result["duplicates"] == 1
+
+
+async def test_a_copy_counts_as_a_page_once_what_it_repeated_is_gone(crawler: Crawler, site: Site) -> None:
+    text = link("/x", text="many words") * 2
+    site.add("/", link("/one", "/two"))
+    site.pages["/one"] = Reply(text, headers={"ETag": '"1"'})
+    site.add("/two", lambda request: Reply(status=304) if "if-none-match" in request.headers else Reply(
+        text, headers={"ETag": '"2"'}
+    ))  # fmt: skip
+    first = await crawler.pages(await crawler.crawl(site.url, mode="sequential"))
+    assert [path for path, page in first.items() if page["duplicate"]] == ["/two"]
+    site.pages["/one"] = Reply("gone", 410)
+
+    second = await crawler.pages(await crawler.crawl(site.url, mode="sequential"))
+
+    assert (second["/two"]["success"], second["/two"]["duplicate"]) == (True, False)
+
+
+async def test_nofollow_is_obeyed_again_when_the_page_did_not_change(crawler: Crawler, site: Site) -> None:
+    site.add("/", link("/nofollow"))
+    body = link("/from-nofollow").replace("<head>", '<head><meta name="robots" content="nofollow">')
+    site.pages["/nofollow"] = Reply(body)
+
+    await crawler.crawl(site.url)
+    again = await crawler.crawl(site.url)
+
+    assert again["unchanged"] == 2
+    assert "/from-nofollow" not in asked(site)
+
+
+async def test_a_page_that_asks_not_to_be_indexed_any_more_is_not_kept(crawler: Crawler, site: Site) -> None:
+    site.add("/", link("/shy"))
+    site.add("/shy", link())
+    await crawler.crawl(site.url)
+    site.pages["/shy"] = Reply(link(), headers={"X-Robots-Tag": "noindex"})
+
+    pages = await crawler.pages(await crawler.crawl(site.url, refresh=True))
+
+    assert (pages["/shy"]["error_type"], pages["/shy"]["markdown"]) == ("noindex", None)
+
+
+async def test_a_start_that_redirects_is_read_whatever_is_included(crawler: Crawler, site: Site) -> None:
+    site.pages["/"] = redirect("/home")
+    site.add("/home", link("/docs/a", "/blog"))
+    site.add("/docs/a", link())
+
+    await crawler.crawl(site.url, include=["/docs/"])
+
+    assert set(asked(site)) == {"/", "/home", "/docs/a"}
+
+
+async def test_a_304_that_nobody_asked_for_is_a_failure(crawler: Crawler, site: Site) -> None:
+    site.add("/", link("/odd"))
+    site.pages["/odd"] = Reply(status=304)
+
+    result = await crawler.crawl(site.url)
+
+    assert (result["pages"], result["errors"]) == (1, {"http_error": 1})
+
+
+async def test_pausing_does_not_wait_for_sitemaps(crawler: Crawler, site: Site) -> None:
+    async def slow(_: Any) -> Reply:
+        await asyncio.sleep(20)
+        return Reply(status=404)
+
+    site.sitemap = slow
+    site.add("/", link())
+    job = await crawler.start(site.url)
+
+    async def under_way() -> bool:
+        return bool(site.requests_for("/sitemap.xml"))
+
+    await wait_until(under_way, "the sitemap is asked for")
+    await crawler.jay.jobs.make_request(crawler.who, job.id, JobRequest.PAUSE)
+    started = asyncio.get_running_loop().time()
+    await crawler.finish(job, JobState.PAUSED)
+
+    assert asyncio.get_running_loop().time() - started < 8
+
+
+async def test_pages_are_crawled_while_sitemaps_are_still_read(crawler: Crawler, site: Site) -> None:
+    async def slow(_: Any) -> Reply:
+        await asyncio.sleep(2)
+        return Reply(f"<urlset><url><loc>{site.url}/listed</loc></url></urlset>", content_type="text/xml")
+
+    site.sitemap = slow
+    site.add("/", link("/linked"))
+    site.add("/linked", link())
+    site.add("/listed", link())
+
+    await crawler.crawl(site.url)
+
+    times = {request.path: request.at for request in site.requests}
+    assert times["/linked"] < times["/sitemap.xml"] + 2 <= times["/listed"]
+
+
+async def test_a_crawl_out_of_time_does_not_wait_for_slow_hosts(crawler: Crawler, site: Site) -> None:
+    site.robots = "User-agent: *\nCrawl-delay: 30\n"
+    site.add("/", link("/a", "/b", "/c"))
+
+    async with asyncio.timeout(30):
+        result = await crawler.crawl(site.url, max_seconds=2, use_sitemaps=False)
+
+    assert result["left_in_queue"] >= 1
+    assert result["failed"] == 0
+
+
+async def test_sitemaps_are_asked_for_no_faster_than_robots_txt_allows(crawler: Crawler, site: Site) -> None:
+    site.robots = f"User-agent: *\nCrawl-delay: 1\nSitemap: {site.url}/1.xml\nSitemap: {site.url}/2.xml\n"
+    for path in ("/1.xml", "/2.xml"):
+        site.add(path, "<urlset></urlset>", "text/xml")
+    site.add("/", link())
+
+    await crawler.crawl(site.url)
+
+    moments = sorted(request.at for request in site.requests if request.path != "/robots.txt")
+    assert len(moments) == 3
+    assert min(later - earlier for earlier, later in zip(moments, moments[1:], strict=False)) > 0.9
+
+
+async def test_slow_hosts_do_not_keep_others_waiting(crawler: Crawler) -> None:
+    async with running_site(hosts=4) as site:
+        site.robots = lambda request: Reply(
+            "" if "0.4:" in request.host else "User-agent: *\nCrawl-delay: 20\n", content_type="text/plain"
+        )
+        slow = [f"{site.url_at(host)}/{number}" for number in range(40) for host in (2, 3)]
+        fast = [f"{site.url_at(4)}/{number}" for number in range(40)]
+        site.fallback = lambda request: Reply(link())
+        starts = [*slow, *fast]
+        job = await crawler.start(*starts, use_sitemaps=False, max_seconds=20)
+
+        async def fast_ones_done() -> bool:
+            return sum("0.4:" in request.host and request.path != "/robots.txt" for request in site.requests) == 40
+
+        await wait_until(fast_ones_done, "the fast host is crawled", seconds=15)
+        await crawler.jay.jobs.make_request(crawler.who, job.id, JobRequest.CANCEL)
+        await crawler.finish(job, JobState.CANCELLED)
+
+
+async def test_a_cache_that_does_not_answer_for_a_while_fails_no_page(
+    crawler: Crawler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scrubjay.connectors.web_pages.OUTAGE_SECONDS", 0.2, raising=False)
+    async with running_site(pages=60) as site:
+        site.latency_seconds = 0.01
+        job = await crawler.start(site.url, concurrency=4)
+
+        async def under_way() -> bool:
+            return len(site.requests) > 20
+
+        await wait_until(under_way, "the crawl is under way")
+        admit = crawler.jay.cache.admit
+
+        async def refuse(*_: Any, **__: Any) -> float:
+            raise Unavailable("Redis does not answer.")
+
+        monkeypatch.setattr(crawler.jay.cache, "admit", refuse)
+        await asyncio.sleep(1.5)
+        monkeypatch.setattr(crawler.jay.cache, "admit", admit)
+        done = await crawler.finish(job)
+    assert "internal" not in (done.result or {})["errors"]
+
+
+async def test_a_database_that_hangs_up_costs_no_retry_and_counts_nothing_twice(
+    crawler: Crawler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running_site(pages=120) as site:
+        site.latency_seconds = 0.01
+        job = await crawler.start(site.url, concurrency=4)
+        known, calls = CrawledPages.known, 0
+
+        async def hang_up(self: CrawledPages, *arguments: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            if calls == 5:
+                raise Unavailable("The database hung up.")
+            if calls in (8, 11):
+                raise Conflict("Somebody wrote the same page at the same time.")
+            return await known(self, *arguments)
+
+        monkeypatch.setattr(CrawledPages, "known", hang_up)
+        done = await crawler.finish(job)
+        assert calls > 11
+    assert (done.state, done.retry_count) == (JobState.COMPLETED, 0)
+    pages = await crawler.pages({"job_id": job.id})
+    result = done.result or {}
+    assert len(pages) == result["pages"] + result["failed"] == result["fetched"]
+    assert result["left_in_queue"] == 0
+
+
+async def test_two_crawls_of_one_site_at_the_same_time_both_end_well(crawler: Crawler) -> None:
+    async with running_site(pages=200) as site:
+        jobs = [await crawler.start(site.url, refresh=True) for _ in range(3)]
+        done = [await crawler.finish(job) for job in jobs]
+
+    assert {(job.state, job.retry_count) for job in done} == {(JobState.COMPLETED, 0)}
+
+
+async def test_the_progress_reaches_its_total(crawler: Crawler) -> None:
+    async with running_site(pages=60) as site:
+        site.robots = "User-agent: *\nDisallow: /page/1\n"
+        result = await crawler.crawl(site.url)
+
+    job = await crawler.jay.jobs.get(crawler.who, result["job_id"])
+    assert job.progress["current"] == job.progress["total"] == result["fetched"]
+    assert job.progress["queued"] == 0
+    assert (result["skipped"] > 0, result["redirects"] > 0) == (True, True)

@@ -68,8 +68,8 @@ def markdown_path(url: str) -> Path:
 
 
 def _name(text: str) -> str:
-    """A file name: no separators, no leading dot, not too long."""
-    return _UNSAFE.sub("_", text).lstrip(".")[:_MAX_SEGMENT].strip() or "_"
+    """A file name: no separators, no leading dot, not too long. Dots and blanks go together: `. ..` is not `..`."""
+    return _UNSAFE.sub("_", text).lstrip(". ")[:_MAX_SEGMENT].rstrip() or "_"
 
 
 def _front_matter(record: dict[str, Any]) -> str:

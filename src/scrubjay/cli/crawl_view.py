@@ -21,12 +21,11 @@ def show_crawl(job: Job, *, stopping: bool = False) -> RenderableType:
     current, total = facts.get("current", 0), facts.get("total") or 0
     line = Table.grid(padding=(0, 2))
     elapsed = (utc_now() - job.started_at).total_seconds() if job.started_at else 0.0
-    queue = max(0, facts.get("discovered", 0) - current)
     line.add_row(
         ProgressBar(total=max(total, 1), completed=current, width=30),
         Text(f"{current:,} pages"),
         Text(f"{facts.get('pages_per_second', 0):,.1f}/s"),
-        Text(f"{queue:,} in queue"),
+        Text(f"{facts.get('queued', 0):,} in queue"),
         Text(f"{facts.get('failed', 0):,} failed", style="red" if facts.get("failed") else ""),
         Text(_clock(elapsed)),
     )
@@ -40,7 +39,8 @@ def show_crawl(job: Job, *, stopping: bool = False) -> RenderableType:
     if stopping:
         parts.append(Text("stopping at the next checkpoint; Ctrl-C again stops at once", style="yellow"))
     elif job.state is JobState.PENDING:
-        parts.append(Text(f"waiting to start{f' again after: {job.error}' if job.error else ''}", style="dim"))
+        again = cell(f" again after: {job.error}" if job.error else "")
+        parts.append(Text.assemble("waiting to start", again, style="dim"))
     return Group(*parts)
 
 
@@ -73,7 +73,7 @@ def show_summary(job: Job) -> None:
     if facts.get("errors"):
         console.print(_errors_line(facts["errors"]))
     if job.error:
-        console.print(Text(f"The crawl failed: {job.error}", style="red"))
+        console.print(Text.assemble("The crawl failed: ", cell(job.error), style="red"))
     elif job.state is JobState.PAUSED:
         console.print(Text("Stopped. Run the same command with --resume to go on."))
     elif not facts.get("pages"):

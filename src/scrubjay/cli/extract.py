@@ -45,7 +45,7 @@ def extract_file(
             }
         )
     else:
-        sys.stdout.write(found.markdown + "\n")
+        sys.stdout.write((_for_terminal(found.markdown) if sys.stdout.isatty() else found.markdown) + "\n")
 
 
 @app.command("explain")
@@ -89,6 +89,11 @@ async def _fetch(url: str, ignore_robots: bool) -> "tuple[bytes, str, list[Repea
         response, extraction = await jay.crawls.fetch_page(who, spec, ExtractOptions())
         memory = await jay.crawls.site_memory(who, host_of(response.url))
     return response.body, response.url, [] if memory is None else memory.explain(extraction)
+
+
+def _for_terminal(markdown: str) -> str:
+    """Line by line what `cell` leaves: a file may hold codes that steer a terminal."""
+    return "\n".join(cell(line).plain for line in markdown.expandtabs().split("\n"))
 
 
 def _read(path: Path) -> bytes:

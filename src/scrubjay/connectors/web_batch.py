@@ -7,7 +7,7 @@ from datetime import datetime
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from scrubjay.connectors.web_pages import Outcome, robots_directives
+from scrubjay.connectors.web_pages import Outcome
 from scrubjay.connectors.web_store import (
     MIN_DUPLICATE_CHARACTERS,
     anchors_of,
@@ -16,11 +16,14 @@ from scrubjay.connectors.web_store import (
     kept_headers,
     pack_details,
     pack_text,
+    robots_directives,
+    unpack_details,
 )
 from scrubjay.connectors.web_tally import Tally
 from scrubjay.crawl.frontier import REDIRECT_NOTE, CrawlFrontier, Settled
 from scrubjay.crawl.urls import hash_url, normal_form, registrable_domain
 from scrubjay.extract.boilerplate import SiteMemory
+from scrubjay.jobs.context import storable
 from scrubjay.model import crawling
 from scrubjay.model.clock import utc_now
 from scrubjay.model.crawl_spec import CrawlSpec
@@ -62,6 +65,7 @@ class BatchWriter:
         self._database = database
         self._memories: dict[str, SiteMemory] = {}
         self._unsaved: set[str] = set()
+        self._evicted: list[crawling.SiteMemory] = []
         self._saved_at = time.monotonic()
         self._firsts: dict[str, str] = {}  # content → the address that had it first; the recent ones
 
@@ -82,16 +86,34 @@ class BatchWriter:
             self._saved_at = time.monotonic()
             batch.memories = [self._packed(host) for host in self._unsaved]
             self._unsaved.clear()
+        evicted, self._evicted = self._evicted, []
+        batch.memories = [memory for memory in evicted if memory.host not in self._memories] + batch.memories
         return batch
 
-    async def write(self, connection: AsyncConnection, batch: Batch) -> None:
+    async def write(self, connection: AsyncConnection, batch: Batch) -> int:
+        """Write it all; returns how many of the links were new."""
         await self._frontier.settle(connection, batch.settled)
         pages = CrawledPages(connection)
         await pages.put(batch.pages)
         await pages.confirm(self._scope_id, self._job.id, batch.seen)
-        self._tally.discovered += await self._frontier.add(connection, batch.found)
         for memory in batch.memories:
             await SiteMemories(connection).put(memory)
+        return await self._frontier.add(connection, batch.found)
+
+    async def settle_duplicates(self, connection: AsyncConnection) -> int:
+        """At the end: what only repeats a page that this crawl does not have is no duplicate; returns how many.
+
+        The page may have failed, changed or gone since, or lie outside of the crawl, or call this one its original.
+        """
+        pages, acquitted, after = CrawledPages(connection), 0, ""
+        while doubtful := await pages.doubtful_duplicates(self._job.id, after=after):
+            own_word = [page for page in doubtful if _canonical_hash(page) == page.duplicate_of]
+            found = await pages.has_content(self._scope_id, self._job.id, {page.duplicate_of or "" for page in own_word})
+            right = {page.url_hash for page in own_word if page.duplicate_of in found}
+            wrong = [page.url_hash for page in doubtful if page.url_hash not in right]
+            await pages.acquit(self._scope_id, wrong)
+            acquitted, after = acquitted + len(wrong), doubtful[-1].url_hash
+        return acquitted
 
     def _sort(self, batch: Batch, outcome: Outcome, now: datetime) -> None:
         if outcome.target is not None:
@@ -121,7 +143,10 @@ class BatchWriter:
         )
         batch.settled.append((item, FrontierStatus.COMPLETED, None))
         if known is not None and item.depth < self._spec.max_depth:
-            batch.found += self._frontier.follow(item, anchors_of(known))
+            details = unpack_details(known.details)
+            said = robots_directives(details.get("metadata") or {}, (details.get("headers") or {}).items())
+            if not (self._spec.respect_robots and "nofollow" in said):
+                batch.found += self._frontier.follow(item, anchors_of(details))
 
     def _take_page(self, batch: Batch, outcome: Outcome, now: datetime) -> None:
         item, extraction = outcome.item, outcome.extraction
@@ -144,8 +169,8 @@ class BatchWriter:
 
     def _follow(self, outcome: Outcome, extraction: Extraction) -> list[FrontierItem]:
         """New work from a page's links, and from the address that it calls its own."""
-        obedient = self._spec.respect_robots
-        if obedient and "nofollow" in robots_directives(outcome.response, extraction):
+        headers = () if outcome.response is None else outcome.response.headers.items()
+        if self._spec.respect_robots and "nofollow" in robots_directives(extraction.metadata, headers):
             return []
         anchors: Sequence[Anchor] = extraction.anchors
         canonical = extraction.metadata.get("canonical_url")
@@ -167,9 +192,11 @@ class BatchWriter:
             self._tally.fetched += 1
         self._tally.count_error(error_type)
         status = FrontierStatus.SKIPPED if outcome.skipped else FrontierStatus.FAILED
+        outcome.error = storable(outcome.error)
         batch.settled.append((item, status, f"{error_type}: {outcome.error or ''}"))
         gone = outcome.response is not None and outcome.response.status in _GONE
-        if outcome.known is not None and not gone:
+        known = outcome.known is not None and outcome.known.content_sha256 is not None
+        if known and not gone and error_type != "noindex":
             # What it said before is kept: a fault in between does not unsay it.
             seen = PageSeen(
                 url_hash=item.url_hash, depth=item.depth, duration_ms=outcome.duration_ms, seen_at=now,
@@ -194,7 +221,7 @@ class BatchWriter:
             status=None if response is None else response.status,
             error_type=outcome.error_type,
             error=outcome.error,
-            content_type=None if response is None else response.content_type,
+            content_type=None if response is None else storable(response.content_type),
             size_bytes=0 if response is None else response.size,
             duration_ms=outcome.duration_ms,
             fetched_at=now,
@@ -215,14 +242,14 @@ class BatchWriter:
             depth=item.depth,
             parent_url=item.parent_url,
             status=response.status,
-            content_type=response.content_type,
-            etag=response.etag,
-            last_modified=response.last_modified,
+            content_type=storable(response.content_type),
+            etag=storable(response.etag),
+            last_modified=storable(response.last_modified),
             size_bytes=response.size,
             body_sha256=outcome.body_sha256,
             content_sha256=content_sha256,
             duplicate_of=self._duplicate_of(outcome, extraction, content_sha256),
-            title=extraction.title,
+            title=storable(extraction.title),
             method=extraction.method,
             content=pack_text(extraction.markdown),
             details=pack_details(extraction, kept_headers(response.headers), response.url, self._spec.extraction),
@@ -273,12 +300,18 @@ class BatchWriter:
                 stored = await SiteMemories(connection).recall(self._job.tenant_id, self._scope_id, host)
             known = SiteMemory() if stored is None else SiteMemory.from_bytes(stored.memory)
             if len(self._memories) >= MAX_MEMORIES:
-                forgotten = next(iter(self._memories))
-                del self._memories[forgotten]
-                self._unsaved.discard(forgotten)
-            self._memories[host] = known
+                self._evict(next(iter(self._memories)))
+        else:
+            del self._memories[host]
+        self._memories[host] = known  # the last one used is the last one
         self._unsaved.add(host)
         return known
+
+    def _evict(self, host: str) -> None:
+        if host in self._unsaved:
+            self._unsaved.remove(host)
+            self._evicted.append(self._packed(host))
+        del self._memories[host]
 
     def _packed(self, host: str) -> crawling.SiteMemory:
         return crawling.SiteMemory(
@@ -287,6 +320,11 @@ class BatchWriter:
             tenant_id=self._job.tenant_id,
             memory=self._memories[host].to_bytes(),
         )
+
+
+def _canonical_hash(page: CrawledPage) -> str | None:
+    canonical = (unpack_details(page.details).get("metadata") or {}).get("canonical_url")
+    return hash_url(normal_form(canonical)) if canonical else None
 
 
 def _is_believable(canonical: str, item: FrontierItem) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 from scrubjay.connectors.web import WebCrawl
 from scrubjay.connectors.web_pages import PageFetcher
 from scrubjay.crawl.discovery import discover
-from scrubjay.crawl.fetcher import Credentials, Fetcher, Network
+from scrubjay.crawl.fetcher import Credentials, Fetcher, Network, is_secret_header
 from scrubjay.crawl.polite import PoliteFetcher
 from scrubjay.crawl.politeness import Manners, Politeness
 from scrubjay.crawl.proxies import ProxyPool, ProxyServer
@@ -29,7 +29,6 @@ from scrubjay.storage.cache import Cache
 from scrubjay.storage.database import Database
 from scrubjay.storage.proxies import Proxies
 from scrubjay.storage.secrets import SecretBox
-from scrubjay.telemetry import SECRET_NAMES
 
 KIND = "crawl"
 DISCOVERY_KIND = "discovery"
@@ -173,7 +172,7 @@ def seal_spec(spec: CrawlSpec, secrets: SecretBox) -> dict[str, Any]:
     """The spec as a job's payload keeps it: whatever authenticates is sealed, also when it stands in an address."""
     values = spec.model_dump(mode="json", exclude_defaults=True)
     for name, value in values.get("headers", {}).items():
-        if SECRET_NAMES.search(name):
+        if is_secret_header(name):
             values["headers"][name] = secrets.seal(value, context=_HEADER_CONTEXT)
     start = parse_url(spec.start_urls[0])
     auth = spec.auth
@@ -192,7 +191,7 @@ def unseal_spec(payload: Mapping[str, Any], secrets: SecretBox) -> CrawlSpec:
         values["auth"] = {**values["auth"], "secret": secret}
     if values.get("headers"):
         values["headers"] = {
-            name: secrets.unseal(value, context=_HEADER_CONTEXT) if SECRET_NAMES.search(name) else value
+            name: secrets.unseal(value, context=_HEADER_CONTEXT) if is_secret_header(name) else value
             for name, value in values["headers"].items()
         }
     return read_spec(values)

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, TypeVar
 
-from scrubjay.connectors.web_store import is_reusable
+from scrubjay.connectors.web_store import is_reusable, robots_directives
 from scrubjay.connectors.web_tally import Tally
 from scrubjay.crawl.fetcher import FetchRequest, FetchResponse, redirect_target
 from scrubjay.crawl.polite import PoliteFetcher
-from scrubjay.crawl.robots import Robots
+from scrubjay.crawl.robots import Robots, RobotsVerdict
 from scrubjay.crawl.urls import hash_url, normal_form, parse_url
 from scrubjay.errors import (
     CircuitOpen,
@@ -20,6 +20,7 @@ from scrubjay.errors import (
     FetchFailed,
     HostBlocked,
     ScrubjayError,
+    Unavailable,
     UrlBlocked,
     UrlInvalid,
 )
@@ -28,11 +29,16 @@ from scrubjay.model.crawl_spec import CrawlSpec
 from scrubjay.model.crawling import FrontierItem, KnownPage
 from scrubjay.model.extraction import Extraction, ExtractOptions, Verdict
 from scrubjay.storage.blobs import BlobStore
+from scrubjay.storage.cache_keys import ROBOTS_UNREACHABLE_SECONDS
 
 T = TypeVar("T")
 
 MAX_ROUNDS = 4
 MAX_CIRCUIT_WAITS = 3  # a host that stays broken through so many of its timeouts is given up
+SOON_SECONDS = 5.0  # URLs whose turn comes later are as well off in the database
+OUTAGE_SECONDS = 2.0
+MAX_OUTAGES = 15  # after so many tries in vain the crawl itself must stop, and keep the rest of its frontier
+MAX_ANSWERED = 50_000
 ERROR_LENGTH = 1000
 _NOT_FAILURES = frozenset({"blocked_host", "unsupported_type"})
 _VERDICT_ERRORS = {
@@ -53,6 +59,7 @@ class Outcome:
     extraction: Extraction | None = None
     body_sha256: str | None = None
     original_kept: bool = False
+    asked_for_changes: bool = False
     target: str | None = None  # where it redirects to
     unchanged: bool = False
     error_type: str | None = None
@@ -67,7 +74,10 @@ class Outcome:
 
 @dataclass(slots=True, kw_only=True)
 class PageFetcher:
-    """Turns frontier items into outcomes. It never raises for a page's sake, and writes nothing but originals."""
+    """Turns frontier items into outcomes. It never raises for a page's sake, and writes nothing but originals.
+
+    Unavailable is not for a page's sake: something of ours is down.
+    """
 
     spec: CrawlSpec
     polite: PoliteFetcher
@@ -76,8 +86,22 @@ class PageFetcher:
     options: ExtractOptions
     blobs: BlobStore
     tally: Tally = field(default_factory=Tally)
+    _answered: set[str] = field(default_factory=set)  # hosts that gave this run an answer
+
+    def worth_holding(self, host: str) -> int:
+        """How many of a host's URLs should wait in memory: those whose turn comes soon."""
+        return 0 if self.tally.is_waiting(host) else self.polite.politeness.turns_within(host, SOON_SECONDS)
 
     async def process(self, item: FrontierItem, known: KnownPage | None) -> Outcome:
+        """What becomes of one URL; patient with a cache, database or blob store that is away for a while."""
+        for _ in range(MAX_OUTAGES):
+            try:
+                return await self._process_once(item, known)
+            except Unavailable:
+                await asyncio.sleep(OUTAGE_SECONDS)
+        return await self._process_once(item, known)
+
+    async def _process_once(self, item: FrontierItem, known: KnownPage | None) -> Outcome:
         started = time.perf_counter()
         outcome = Outcome(item=item, known=known)
         try:
@@ -86,9 +110,7 @@ class PageFetcher:
             outcome.error_type, outcome.error = _told(error)
             outcome.skipped = outcome.error_type in _NOT_FAILURES
         finally:
-            response = outcome.response
-            if response is not None and response.file is not None:
-                response.file.unlink(missing_ok=True)
+            _discard(outcome.response)
         outcome.duration_ms = int(1000 * (time.perf_counter() - started))
         return outcome
 
@@ -102,6 +124,7 @@ class PageFetcher:
             response = outcome.response = await self._ask(request)
             if not self._comes_back(item, response):
                 break
+            _discard(response)
             request = replace(request, url=redirect_target(response).text)
         else:
             raise FetchFailed("The redirects lead in a circle.", error_type="redirect_loop")
@@ -109,7 +132,16 @@ class PageFetcher:
             await self._take_content(outcome, response)
 
     async def _ask(self, request: FetchRequest) -> FetchResponse:
-        return await self._outlast_circuit(parse_url(request.url).host, lambda: self.polite.fetch(request))
+        host = parse_url(request.url).host
+        answer = await self._outlast_circuit(host, lambda: self.polite.fetch(request))
+        if len(self._answered) >= MAX_ANSWERED:
+            self._answered.clear()
+        self._answered.add(host)
+        return answer
+
+    def _has_answered(self, host: str) -> bool:
+        before = self.tally.hosts.get(host)
+        return host in self._answered or (before is not None and before.pages > 0)
 
     def _comes_back(self, item: FrontierItem, response: FetchResponse) -> bool:
         """Whether a redirect leads to another spelling of the same address, or sets a cookie on the way back to it."""
@@ -121,12 +153,22 @@ class PageFetcher:
         robots, item = self.robots, outcome.item
         if robots is None:
             return True
-        verdict = await self._outlast_circuit(item.host, lambda: robots.allowed(url))
+        verdict = await self._ask_robots(robots, item.host, url)
         await self.polite.politeness.respect_crawl_delay(item.host, verdict.crawl_delay_seconds)
         if not verdict.allowed:
             outcome.error_type, outcome.error = str(verdict.reason), verdict.message
             outcome.skipped = not verdict.temporary
         return verdict.allowed
+
+    async def _ask_robots(self, robots: Robots, host: str, url: str) -> RobotsVerdict:
+        """What robots.txt says; "not now" of a host that answered before is waited for."""
+        for _ in range(MAX_CIRCUIT_WAITS):
+            verdict = await self._outlast_circuit(host, lambda: robots.allowed(url))
+            if not (verdict.temporary and self._has_answered(host)):
+                return verdict
+            self.tally.note_waiting(host, ROBOTS_UNREACHABLE_SECONDS)
+            await asyncio.sleep(ROBOTS_UNREACHABLE_SECONDS + 0.01)
+        return await robots.allowed(url)
 
     async def _outlast_circuit(self, host: str, attempt: Callable[[], Awaitable[T]]) -> T:
         """Wait while the host is left alone, and try again; not for ever."""
@@ -134,7 +176,7 @@ class PageFetcher:
             try:
                 return await attempt()
             except CircuitOpen as error:
-                if not self.tally.host(host).pages:
+                if not self._has_answered(host):
                     raise  # it never answered: there is nothing to wait for
                 self.tally.note_waiting(host, error.wait_seconds)
                 await asyncio.sleep(error.wait_seconds + 0.01)
@@ -143,6 +185,7 @@ class PageFetcher:
     def _request(self, outcome: Outcome) -> FetchRequest:
         spec, known = self.spec, outcome.known
         conditional = known is not None and not spec.refresh and is_reusable(known, spec.extraction)
+        outcome.asked_for_changes = conditional
         return FetchRequest(
             url=outcome.item.url,
             timeout_seconds=spec.timeout_seconds,
@@ -155,7 +198,7 @@ class PageFetcher:
 
     def _settle_by_status(self, outcome: Outcome, response: FetchResponse) -> bool:
         """Whether the answer's head already says what becomes of the URL."""
-        if response.not_modified:
+        if response.not_modified and outcome.asked_for_changes:
             outcome.unchanged = True
         elif response.is_redirect:
             self._settle_redirect(outcome, response)
@@ -201,7 +244,7 @@ class PageFetcher:
         if extraction.verdict is not Verdict.CONTENT:
             outcome.error_type = _VERDICT_ERRORS[extraction.verdict]
             outcome.error = extraction.verdict_reason
-        elif self.robots is not None and "noindex" in robots_directives(response, extraction):
+        elif self.robots is not None and "noindex" in robots_directives(extraction.metadata, response.headers.items()):
             outcome.error_type, outcome.error = "noindex", "The page asks not to be indexed."
             outcome.skipped = True
 
@@ -213,14 +256,9 @@ class PageFetcher:
             await self.blobs.put_stream(_pieces(opened))
 
 
-def robots_directives(response: FetchResponse | None, extraction: Extraction) -> set[str]:
-    """What the page and its headers tell robots: noindex, nofollow, none."""
-    said = [str(part) for part in extraction.metadata.get("robots") or ()]
-    if response is not None:
-        for header in response.headers.getall("X-Robots-Tag", []):
-            # "otherbot: noindex" is not meant for us.
-            said += [part.strip().lower() for part in header.split(",") if ":" not in part]
-    return {"noindex", "nofollow", *said} if "none" in said else set(said)
+def _discard(response: FetchResponse | None) -> None:
+    if response is not None and response.file is not None:
+        response.file.unlink(missing_ok=True)
 
 
 def _told(error: ScrubjayError) -> tuple[str, str]:

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -61,8 +61,8 @@ def is_reusable(known: KnownPage, strategy: str) -> bool:
     return reads and known.content_sha256 is not None
 
 
-def anchors_of(known: KnownPage) -> list[Anchor]:
-    return [Anchor(*link) for link in unpack_details(known.details).get("links", ())]
+def anchors_of(details: Mapping[str, Any]) -> list[Anchor]:
+    return [Anchor(*link) for link in details.get("links", ())]
 
 
 def hash_content(markdown: str) -> str:
@@ -78,8 +78,18 @@ def kept_headers(headers: Mapping[str, str]) -> dict[str, str]:
         if size > _KEPT_HEADERS_BYTES:
             break
         if name.lower() not in ("set-cookie", "set-cookie2", "www-authenticate", "proxy-authenticate"):
-            kept[name] = value
+            kept[name] = f"{kept[name]}, {value}" if name in kept else value
     return kept
+
+
+def robots_directives(metadata: Mapping[str, Any], headers: Iterable[tuple[str, str]]) -> set[str]:
+    """What a page and its headers tell robots: noindex, nofollow, none."""
+    said = [str(part) for part in metadata.get("robots") or ()]
+    for name, value in headers:
+        if name.lower() == "x-robots-tag":
+            # "otherbot: noindex" is not meant for us.
+            said += [part.strip().lower() for part in value.split(",") if ":" not in part]
+    return {"noindex", "nofollow", *said} if "none" in said else set(said)
 
 
 def changed_at(known: KnownPage | None, content_sha256: str | None, now: datetime) -> datetime:

@@ -37,7 +37,7 @@ class Tally:
     methods: dict[str, int] = field(default_factory=dict)
     hosts: dict[str, HostTally] = field(default_factory=dict)
     seconds: float = 0.0
-    waiting: dict[str, float] = field(default_factory=dict)  # host → when it is asked again
+    waiting: dict[str, float] = field(default_factory=dict)  # host → when it is asked again, by the monotonic clock
     _recent: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=200))
 
     @classmethod
@@ -67,7 +67,15 @@ class Tally:
 
     def note_waiting(self, host: str, seconds: float) -> None:
         if len(self.waiting) < MAX_HOSTS:
-            self.waiting[host] = time.time() + seconds
+            self.waiting[host] = time.monotonic() + seconds
+
+    def is_waiting(self, host: str) -> bool:
+        return self.waiting.get(host, 0.0) > time.monotonic()
+
+    @property
+    def queued(self) -> int:
+        """What was discovered and is not settled yet."""
+        return max(0, self.discovered - self.redirects - self.pages - self.failed - self.skipped)
 
     def note_rate(self) -> None:
         now = time.monotonic()
@@ -85,7 +93,7 @@ class Tally:
     def facts(self) -> dict[str, Any]:
         """For the job's progress: what changes while it runs, with the busiest hosts first."""
         busiest = sorted(self.hosts.items(), key=lambda entry: -(entry[1].pages + entry[1].failed))
-        now = time.time()
+        now = time.monotonic()
         self.waiting = {host: until for host, until in self.waiting.items() if until > now}
         return {
             "pages": self.pages,
@@ -94,6 +102,7 @@ class Tally:
             "unchanged": self.unchanged,
             "duplicates": self.duplicates,
             "discovered": self.discovered,
+            "queued": self.queued,
             "bytes": self.bytes,
             "depth": self.depth,
             "pages_per_second": round(self.pages_per_second, 1),

@@ -18,6 +18,7 @@ _NEVER: tuple[Network, ...] = tuple(
     for text in (
         "0.0.0.0/8",
         "100.64.0.0/10",
+        "168.63.129.16/32",  # public by its number, but Azure answers it inside every virtual machine
         "169.254.0.0/16",
         "192.0.0.0/24",
         "192.0.2.0/24",

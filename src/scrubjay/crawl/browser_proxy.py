@@ -219,7 +219,7 @@ def _authority(target: str) -> tuple[str, int]:
         url = parse_url(f"https://{target}/")
     except UrlInvalid as error:
         raise _Refused(400, "Bad Request") from error
-    if url.username or url.password or not target.rpartition(":")[2].isdigit():
+    if url.username or url.password or not target.rpartition(":")[2].isdecimal():
         raise _Refused(400, "Bad Request")
     return url.host, url.port
 
@@ -228,7 +228,7 @@ def _body_bytes(head: _Head) -> int:
     if head.get("transfer-encoding") is not None:
         raise _Refused(411, "Length Required")
     length = head.get("content-length") or "0"
-    if not length.isdigit() or int(length) > _MAX_UPLOAD_BYTES:
+    if not length.isdecimal() or int(length) > _MAX_UPLOAD_BYTES:
         raise _Refused(413, "Content Too Large")
     return int(length)
 

@@ -14,6 +14,8 @@ _PIECE_BYTES = 256 * 1024
 _ZSTD_INPUT_BYTES = 512  # 4 bytes of zstd can become 128 KB, and its decoder cannot be told to stop in between
 _ZSTD_WINDOW_BYTES = 8 * 1024 * 1024  # what RFC 9659 allows
 _MAX_CODINGS = 3
+_MAX_BETWEEN_BYTES = 64 * 1024 * 1024  # from one coding to the next; only what comes out last is counted by others
+_MAX_STREAMS = 50_000  # one after the other in the same body; an empty one has 20 bytes and costs as much as a full one
 _GZIP_MAGIC = b"\x1f\x8b"
 
 
@@ -30,7 +32,8 @@ def decoders_for(content_encoding: str | None) -> list[Decoder]:
     codings = [coding.strip().lower() for coding in (content_encoding or "").split(",") if coding.strip()]
     if len(codings) > _MAX_CODINGS:
         raise FetchFailed("The content is coded too many times over.", error_type="bad_encoding")
-    return [_decoder(coding) for coding in reversed(codings) if coding != "identity"]
+    decoders = [_decoder(coding) for coding in reversed(codings) if coding != "identity"]
+    return [*map(_Between, decoders[:-1]), *decoders[-1:]]
 
 
 def _decoder(coding: str) -> Decoder:
@@ -42,7 +45,7 @@ def _decoder(coding: str) -> Decoder:
         return _Brotli()
     if coding == "zstd":
         return _Zstd()
-    raise FetchFailed(f"The content coding '{coding[:40]}' is not known.", error_type="bad_encoding")
+    raise FetchFailed(f"The content coding {coding[:40]!a} is not known.", error_type="bad_encoding")
 
 
 def decode_through(decoders: list[Decoder], data: bytes) -> Iterator[bytes]:
@@ -61,11 +64,35 @@ def _through(decoders: list[Decoder], data: bytes) -> Iterator[bytes]:
         yield from _through(decoders[1:], piece)
 
 
+class _Between:
+    """A decoder whose output goes into another, which may swallow all of it: 60 KB can become 60 GB on the way."""
+
+    def __init__(self, inner: Decoder) -> None:
+        self._inner = inner
+        self._size = 0
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        for piece in self._inner.feed(data):
+            self._size += len(piece)
+            if self._size > _MAX_BETWEEN_BYTES:
+                raise FetchFailed("The content is coded several times over, and too large.", error_type="too_large")
+            yield piece
+
+    def finish(self) -> bool:
+        return self._inner.finish()
+
+
+def _require_few(streams: int) -> None:
+    if streams > _MAX_STREAMS:
+        raise FetchFailed("The compressed content is made of too many parts.", error_type="bad_encoding")
+
+
 class _Zlib:
     def __init__(self, window_bits: int) -> None:
         self._window_bits = window_bits
         self._inner = zlib.decompressobj(window_bits)
         self._started = False
+        self._streams = 1
         self._after_end = b""
 
     def feed(self, data: bytes) -> Iterator[bytes]:
@@ -75,6 +102,8 @@ class _Zlib:
                 if self._window_bits != 31 or not data.startswith(_GZIP_MAGIC):
                     return  # what follows a finished stream is padding, unless it is another gzip file
                 self._inner, self._after_end = zlib.decompressobj(self._window_bits), b""
+                self._streams += 1
+                _require_few(self._streams)
             piece = self._inner.decompress(data, _PIECE_BYTES)
             self._started = True
             if piece:
@@ -131,6 +160,7 @@ class _Zstd:
         self._codec = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES)
         self._inner = self._codec.decompressobj()
         self._started = False
+        self._streams = 1
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         for start in range(0, len(data), _ZSTD_INPUT_BYTES):
@@ -138,6 +168,8 @@ class _Zstd:
             while piece:
                 if self._inner.eof:
                     self._inner = self._codec.decompressobj()
+                    self._streams += 1
+                    _require_few(self._streams)
                 self._started = True
                 decoded = self._inner.decompress(piece)
                 if decoded:

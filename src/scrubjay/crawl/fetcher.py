@@ -6,10 +6,11 @@ agent, headers, credentials, cookies and proxies. Every hop of a redirect is rea
 
 import asyncio
 import base64
+import re
 import socket
 import tempfile
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -24,8 +25,8 @@ from scrubjay import __version__
 from scrubjay.crawl.addresses import EgressGuard
 from scrubjay.crawl.decoding import ACCEPT_ENCODING, decode_through, decoders_for
 from scrubjay.crawl.proxies import ProxyPool, ProxyServer
-from scrubjay.crawl.urls import Url, parse_url
-from scrubjay.errors import FetchFailed, ScrubjayError, UrlBlocked, UrlInvalid
+from scrubjay.crawl.urls import Url, is_public_suffix, parse_url
+from scrubjay.errors import FetchFailed, InvalidRequest, ScrubjayError, UrlBlocked, UrlInvalid
 from scrubjay.telemetry import SECRET_NAMES
 
 USER_AGENT = f"Scrubjay/{__version__}"
@@ -34,9 +35,18 @@ SPOOL_BYTES = 1024 * 1024  # a larger body waits in a file, so that many of them
 _CHUNK_BYTES = 64 * 1024
 _MAX_HEADER_BYTES = 64 * 1024
 _MAX_HEADERS = 256
+_MAX_HEAD_BYTES = 256 * 1024  # all headers together; they are kept with the page
 _CONNECT_SECONDS = 15.0
 _DNS_CACHE_SECONDS = 60
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
+# Headers that authenticate under names which would not be secret elsewhere.
+_SECRET_HEADER = re.compile(
+    r"auth|(^|[-_])(key|session|sid|jwt|signature|pass|pwd|csrf|xsrf|saml)([-_]|$)", re.IGNORECASE
+)
+# They say where a request ends and whom it is for; a wrong one leaves the connection unfit for the next request.
+_FRAMING_HEADERS = frozenset(
+    {"host", "connection", "content-length", "expect", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"}
+)
 _ACCEPT = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 
 
@@ -59,10 +69,17 @@ class Credentials:
 
     @classmethod
     def api_key(cls, url: Url, header: str, value: str) -> "Credentials":
+        if header.strip().lower() in _FRAMING_HEADERS:
+            raise InvalidRequest(f"The header '{header.strip()}' cannot carry a key.", field="auth.name")
         return cls(origin=url.origin, header=header, value=value)
 
     def may_go_to(self, url: Url) -> bool:
         return is_same_party(self.origin, url.origin)
+
+
+def is_secret_header(name: str) -> bool:
+    """Whether a header looks as if it authenticates: it is sealed where it is stored, and stays with one origin."""
+    return SECRET_NAMES.search(name) is not None or _SECRET_HEADER.search(name) is not None
 
 
 def is_same_party(ours: tuple[str, str, int], other: tuple[str, str, int]) -> bool:
@@ -146,6 +163,19 @@ class _GuardedResolver(AbstractResolver):
         """Nothing is kept open."""
 
 
+class _Cookies(aiohttp.CookieJar):
+    """Without cookies for all of `co.uk` or `github.io`, which a host there could set for every other."""
+
+    def update_cookies_from_headers(self, headers: Sequence[str], response_url: yarl.URL) -> None:
+        super().update_cookies_from_headers([one for one in headers if not _is_for_suffix(one)], response_url)
+
+
+def _is_for_suffix(cookie: str) -> bool:
+    attributes = (part.partition("=") for part in cookie.split(";")[1:])
+    domains = (value.strip(' ."\t') for name, _, value in attributes if name.strip().lower() == "domain")
+    return any(is_public_suffix(domain.lower()) for domain in domains if domain)
+
+
 class Network:
     """The connections of a process. Every socket is made by `_make_socket`, after the guard saw its address."""
 
@@ -179,7 +209,7 @@ class Network:
             connector=self._connector,
             connector_owner=False,
             auto_decompress=False,
-            cookie_jar=aiohttp.CookieJar(unsafe=True),  # hosts may be bare addresses
+            cookie_jar=_Cookies(unsafe=True),  # hosts may be bare addresses
             max_line_size=_MAX_HEADER_BYTES,
             max_field_size=_MAX_HEADER_BYTES,
             max_headers=_MAX_HEADERS,
@@ -198,8 +228,8 @@ class _OwnHeaders:
     """Headers that a crawl adds; what looks like a secret stays with the origin that it was given for."""
 
     def __init__(self, headers: Mapping[str, str], origin: tuple[str, str, int] | None) -> None:
-        self._open = {name: value for name, value in headers.items() if not SECRET_NAMES.search(name)}
-        self._secret = {name: value for name, value in headers.items() if SECRET_NAMES.search(name)}
+        self._open = {name: value for name, value in headers.items() if not is_secret_header(name)}
+        self._secret = {name: value for name, value in headers.items() if is_secret_header(name)}
         self._origin = origin
 
     def for_url(self, url: Url) -> Mapping[str, str]:
@@ -299,6 +329,8 @@ class Fetcher:
             timeout=_TIMEOUT,
             **options,
         ) as response:
+            if sum(len(name) + len(value) for name, value in response.raw_headers) > _MAX_HEAD_BYTES:
+                raise FetchFailed("The answer's headers are too large.", error_type="protocol")
             body, file, size, truncated = b"", None, 0, False
             if hop.method != "HEAD" and response.status != 304:
                 body, file, size, truncated = await self._read(request, response)
@@ -368,7 +400,7 @@ def _follow(hop: _Hop, answer: FetchResponse, max_redirects: int) -> None:
     if answer.status == 303 or (answer.status in (301, 302) and hop.method == "POST"):
         hop.method, hop.body = ("HEAD" if hop.method == "HEAD" else "GET"), None
     if not is_same_party(hop.url.origin, target.origin):
-        hop.headers = {name: value for name, value in hop.headers.items() if not SECRET_NAMES.search(name)}
+        hop.headers = {name: value for name, value in hop.headers.items() if not is_secret_header(name)}
     hop.url = target
 
 

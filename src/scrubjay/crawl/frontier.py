@@ -4,7 +4,7 @@ The URLs themselves are rows (`storage/frontier.py`); here is what one run knows
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -22,9 +22,12 @@ from scrubjay.model.ids import new_id
 from scrubjay.storage.frontier import Frontier
 
 LEASE_SECONDS = 600.0
+FEWEST_AT_ONCE = 8  # URLs leased by one statement, so that one host does not take all places before it is noticed
 REDIRECT_NOTE = "redirect to "
 MAX_REDIRECTS = 10_000
 MAX_SEEN = 300_000  # addresses remembered in memory; the database knows the rest
+
+_NOT_SAID_OF_STARTS = frozenset({"not_included", "not_a_page"})
 
 Settled = tuple[FrontierItem, FrontierStatus, str | None]
 
@@ -47,6 +50,7 @@ class CrawlFrontier:
         # Beyond this, more URLs of a host would only wait in memory and keep those of other hosts out of it.
         several_hosts = spec.extent in (Extent.DOMAIN, Extent.ANYWHERE) or len(spec.start_urls) > 1
         self._host_window = min(self.window, 4 * spec.host_concurrency) if several_hosts else self.window
+        self._at_once = max(FEWEST_AT_ONCE, self._host_window // 4) if several_hosts else self.window
         self._leased: Counter[str] = Counter()
 
     @property
@@ -61,7 +65,8 @@ class CrawlFrontier:
         if item.depth == 0:
             self.scope.add_root(target)
         reason = self.scope.refusal(target)
-        if reason is not None:
+        # A start is read although nothing includes it, and so is where it leads.
+        if reason is not None and not (item.depth == 0 and reason in _NOT_SAID_OF_STARTS):
             self.refused[reason] += 1
             return None
         return self._item(target, depth=item.depth, score=item.score, parent_url=item.url, redirects=item.redirects + 1)
@@ -71,8 +76,10 @@ class CrawlFrontier:
         if not self._spec.follow_links or item.depth >= self._spec.max_depth:
             return []
         found = []
+        best_first = self._spec.strategy is CrawlStrategy.BEST_FIRST
         for anchor in anchors:
-            key = hash(anchor.url)
+            # The same link can be worth more in other words.
+            key = hash((anchor.url, anchor.text) if best_first else anchor.url)
             if key in self._seen:
                 continue
             if len(self._seen) >= MAX_SEEN:
@@ -121,24 +128,39 @@ class CrawlFrontier:
     async def add(self, connection: AsyncConnection, items: Sequence[FrontierItem]) -> int:
         return await Frontier(connection).add_new(items) if items else 0
 
-    async def lease(self, connection: AsyncConnection, room: int) -> Sequence[FrontierItem]:
-        """Take up work for the free part of the window, at most `room`."""
-        free = min(room, self.window - self.leased)
-        if free <= 0:
-            return []
-        now = utc_now()
-        crowded = [host for host, count in self._leased.items() if count >= self._host_window]
-        items = await Frontier(connection).lease(
-            self._job_id,
-            self._lease_id,
-            limit=free,
-            now=now,
-            until=now + timedelta(seconds=LEASE_SECONDS),
-            strategy=self._spec.strategy,
-            avoid_hosts=crowded,
-        )
-        self._leased.update(item.host for item in items)
+    def free_places(self, worth_holding: Callable[[str], int]) -> int:
+        """The free part of the window. What a slow host keeps waiting takes no place from other hosts."""
+        return self.window - sum(min(count, worth_holding(host)) for host, count in self._leased.items())
+
+    async def lease(
+        self, connection: AsyncConnection, room: int, worth_holding: Callable[[str], int]
+    ) -> Sequence[FrontierItem]:
+        """Take up work for the free part of the window, at most `room`; `hold` it when that is committed.
+
+        `worth_holding` says how many URLs of a host are worth having in memory: those whose turn comes soon.
+        """
+        free = min(room, self.free_places(worth_holding))
+        held, items, now = self._leased.copy(), list[FrontierItem](), utc_now()
+        while len(items) < free:
+            limit = min(free - len(items), self._at_once)
+            taken = await Frontier(connection).lease(
+                self._job_id,
+                self._lease_id,
+                limit=limit,
+                now=now,
+                until=now + timedelta(seconds=LEASE_SECONDS),
+                strategy=self._spec.strategy,
+                avoid_hosts=[host for host in held if held[host] >= min(self._host_window, worth_holding(host))],
+            )
+            items += taken
+            held.update(item.host for item in taken)
+            if len(taken) < limit:
+                break
         return items
+
+    def hold(self, items: Iterable[FrontierItem]) -> None:
+        """These URLs are leased, and in the window."""
+        self._leased.update(item.host for item in items)
 
     async def settle(self, connection: AsyncConnection, settled: Sequence[Settled]) -> None:
         rows = [(item.url_hash, status, error) for item, status, error in settled]

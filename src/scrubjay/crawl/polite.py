@@ -60,6 +60,8 @@ class PoliteFetcher:
                 await self.politeness.defer(url.host, asked)
             if last or answer.status not in _RETRIED_STATUSES:
                 return answer
+            if answer.file is not None:
+                answer.file.unlink(missing_ok=True)
             if asked is None:
                 await asyncio.sleep(_backoff(attempt))
         raise AssertionError("the last attempt returns or raises")

@@ -139,6 +139,13 @@ class Politeness:
         if seconds is not None:
             at.interval_seconds = max(at.interval_seconds, min(seconds, LONGEST_CRAWL_DELAY_SECONDS))
 
+    def turns_within(self, host: str, seconds: float) -> int:
+        """About how many turns a host has in the next so many seconds; two at least, so that one can wait in line."""
+        at = self._hosts.get(host)
+        interval = self._manners.delay_seconds if at is None else at.interval_seconds
+        left = seconds if at is None else seconds - max(0.0, at.next_at - time.monotonic())
+        return max(2, int(left / max(interval, 0.001)))
+
     async def require_open(self, host: str) -> None:
         """HostBlocked when somebody blocked the host."""
         at = await self._host(host)

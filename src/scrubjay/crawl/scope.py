@@ -14,6 +14,7 @@ _NEVER_PAGES = re.compile(
     r"ogg|wav|flac|zip|tar|gz|bz2|xz|7z|rar|exe|dmg|iso|msi|deb|rpm|apk|jar|bin)$",
     re.IGNORECASE,
 )
+_FILE_NAME = re.compile(r"\.[A-Za-z][A-Za-z0-9]*$")  # `intro.html`, but not `3.12`
 
 
 class Scope:
@@ -74,13 +75,13 @@ class Scope:
 
 
 def _folder(path: str) -> str:
-    """`/docs/` of `/docs/intro.html` and of `/docs/`; a path without a dot is taken as a folder itself."""
+    """`/docs/` of `/docs/intro.html` and of `/docs/`; what does not end like a file is taken as a folder itself."""
     last = path.rpartition("/")[2]
-    if last and "." not in last:
+    if last and not _FILE_NAME.search(last):
         return path + "/"
     return path[: len(path) - len(last)] or "/"
 
 
 def _name(host: str) -> str:
     """The host name without its port."""
-    return host if host.startswith("[") else host.partition(":")[0]
+    return host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]

@@ -1,7 +1,7 @@
 """Web addresses: read once by the WHATWG rules, checked by a second reader, and brought into one normal form."""
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from urllib.parse import unquote
 
@@ -16,6 +16,7 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 # The list that comes with the package; it is never downloaded.
 _suffixes = tldextract.TLDExtract(suffix_list_urls=(), cache_dir=None)
+_all_suffixes = tldextract.TLDExtract(suffix_list_urls=(), cache_dir=None, include_psl_private_domains=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,7 @@ class Url:
     host: str  # without brackets
     port: int
     username: str | None = None
-    password: str | None = None
+    password: str | None = field(default=None, repr=False)
 
     @property
     def origin(self) -> tuple[str, str, int]:
@@ -117,6 +118,13 @@ def host_of(href: str) -> str:
 
 def hash_url(normal: str) -> str:
     return hashlib.sha256(normal.encode()).hexdigest()
+
+
+@lru_cache(maxsize=4096)
+def is_public_suffix(host: str) -> bool:
+    """Whether others register names below it (`co.uk`, `github.io`), so that it belongs to nobody."""
+    found = _all_suffixes(host)
+    return bool(found.suffix) and not found.domain
 
 
 @lru_cache(maxsize=4096)

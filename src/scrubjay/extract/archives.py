@@ -26,11 +26,17 @@ def check_archive(data: bytes) -> str | None:
         raise ExtractionFailed(f"The file is broken: {error}.", error_type="broken_file") from error
     if any(entry.flag_bits & 1 for entry in entries):
         raise ExtractionFailed("The file is encrypted.", error_type="encrypted")
+    # No kind of document uses another method, and what those unpack to is not counted here.
+    if any(entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for entry in entries):
+        raise ExtractionFailed("The file is packed by an unusual method.", error_type="broken_file")
     if len(entries) > MAX_ENTRIES:
         raise _bomb(f"it has {len(entries)} parts")
     _check_size(sum(entry.file_size for entry in entries), len(data))
     # The directory may lie about sizes; what counts is what comes out.
-    _check_size(sum(_unpacked_size(data, entry) for entry in entries), len(data))
+    unpacked = 0
+    for entry in entries:
+        unpacked += _unpacked_size(data, entry)
+        _check_size(unpacked, len(data))
     names = [entry.filename for entry in entries]
     return next((kind for mark, kind in _MARKS if any(name.startswith(mark) for name in names)), None)
 
@@ -46,8 +52,8 @@ def _bomb(detail: str) -> ExtractionFailed:
 
 def _unpacked_size(data: bytes, entry: zipfile.ZipInfo) -> int:
     """The size an entry really has, counted no further than the limit."""
-    if entry.compress_type != zipfile.ZIP_DEFLATED:
-        return entry.file_size
+    if entry.compress_type == zipfile.ZIP_STORED:
+        return max(entry.file_size, entry.compress_size)
     header = data[entry.header_offset : entry.header_offset + _LOCAL_HEADER.size]
     if len(header) < _LOCAL_HEADER.size:
         raise ExtractionFailed("The file is broken: a part lies outside of it.", error_type="broken_file")

@@ -227,8 +227,10 @@ class BrowserRenderer:
         except Error as error:
             raise _failure(error, session, url) from error
         finally:
-            with suppress(Error):
-                await context.close()
+            # A page can keep its browser from closing it; the turn must end all the same.
+            with suppress(Error, TimeoutError):
+                async with asyncio.timeout(_STEP_SECONDS):
+                    await context.close()
 
     async def _visit(self, context: "BrowserContext", session: ProxySession, url: str) -> RenderedPage:
         await context.add_init_script(_BEFORE_SCRIPTS)

@@ -15,8 +15,8 @@ _BOMS = (
 )
 _HEAD_BYTES = 4096
 _SAMPLE_BYTES = 16_384
-_HEADER_CHARSET = re.compile(r"charset\s*=\s*[\"']?\s*([\w.:+-]+)", re.IGNORECASE)
-_META_CHARSET = re.compile(rb"<meta[^>]{0,500}?charset\s*=\s*[\"']?\s*([\w.:+-]+)", re.IGNORECASE)
+_HEADER_CHARSET = re.compile(r"charset\s*+=\s*+[\"']?\s*+([\w.:+-]+)", re.IGNORECASE)
+_META_CHARSET = re.compile(rb"<meta[^>]{0,500}?charset\s*+=\s*+[\"']?\s*+([\w.:+-]+)", re.IGNORECASE)
 _XML_ENCODING = re.compile(rb"^\s*<\?xml[^>]{0,200}?encoding\s*=\s*[\"']([\w.:+-]+)[\"']", re.IGNORECASE)
 
 # Browsers read these labels as the larger set that pages with them really use (WHATWG Encoding).

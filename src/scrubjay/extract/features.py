@@ -211,7 +211,7 @@ class _Measure:
     def _tokens(self) -> None:
         tokens = read_words(self.joined)
         lexicon = self.lexicon
-        ids = np.array(list(map(lexicon.ids.get, tokens, repeat(0))), np.int32)
+        ids = np.fromiter(map(lexicon.ids.get, tokens, repeat(0)), np.int32, len(tokens))
         ends = np.flatnonzero(ids == _BREAK)
         starts = np.concatenate(([0], ends[:-1] + 1))
         self.tokens = np.maximum(ends - starts, 1).astype(np.float64)
@@ -219,7 +219,9 @@ class _Measure:
         title = dict.fromkeys(read_words(self.head.title), 1)
         named = dict.fromkeys(read_words(self.head.description), 2)
         named.update({word: 3 if word in named else 1 for word in title})
-        about = np.array(list(map(named.get, tokens, repeat(0))), np.int8)
+        about = np.zeros(len(tokens), np.int8)
+        for position in [position for position, word in enumerate(tokens) if word in named]:
+            about[position] = named[tokens[position]]
         table = np.stack([lexicon.stopword[ids], about & 1, about >> 1, leaning])
         self.sums = np.add.reduceat(table, starts, axis=1)
         self.low = np.minimum.reduceat(leaning, starts)

@@ -28,8 +28,8 @@ _MAX_TITLE = 200
 
 _MARKDOWN_LINK = re.compile(r"\[([^\]\n]{0,300})\]\(\s*<?([^\s)>]{1,2048})")
 _BARE_LINK = re.compile(r"https?://[^\s<>\"'`)\]]{3,2048}")
-_HEADING = re.compile(r"^(#{1,6})\s+(.+?)\s*#*$", re.MULTILINE)
-_FRONT_MATTER = re.compile(r"\A---\s*\n(.{0,8000}?)\n---\s*\n", re.DOTALL)
+_HEADING = re.compile(r"^(#{1,6})[ \t]++(\S.*)$", re.MULTILINE)
+_FRONT_MATTER = re.compile(r"\A---[ \t\r]*+\n(.{0,8000}?)\n---\s*\n", re.DOTALL)
 _FRONT_MATTER_TITLE = re.compile(r"^title:\s*[\"']?(.+?)[\"']?\s*$", re.MULTILINE)
 
 
@@ -150,12 +150,18 @@ def _read_markdown(text: str, url: str) -> Extraction:
 
 
 def _headings(markdown: str) -> list[tuple[int, str]]:
-    return [(len(match.group(1)), match.group(2)) for match in itertools.islice(_HEADING.finditer(markdown), 200)]
+    found = itertools.islice(_HEADING.finditer(markdown), 200)
+    return [(len(match.group(1)), _heading_text(match.group(2))) for match in found]
+
+
+def _heading_text(line: str) -> str:
+    """Without the number signs that may close a heading."""
+    return line.rstrip().rstrip("#").rstrip() or line.rstrip()
 
 
 def _first_heading(markdown: str) -> str | None:
     match = _HEADING.search(markdown)
-    return match.group(2)[:_MAX_TITLE] if match else None
+    return _heading_text(match.group(2))[:_MAX_TITLE] if match else None
 
 
 def _markdown_links(text: str) -> Iterator[tuple[str, str | None]]:

@@ -19,7 +19,6 @@ _ESCAPED = re.compile(
 _BLOCK_START = re.compile(r"(#{1,6}(?=\s)|>|[-+*](?=\s)|(?:=+|-{2,})\s*$|`{3}|~{3}|\|)|(\d{1,9})([.)])(?=\s)", re.M)
 _BLANKS = re.compile(r"[ \t\r\f\v\u00a0]*\n[ \t\r\f\v\u00a0]*")
 _SPACES = re.compile(r"[^\S\n]{2,}|[^\S\n ]")
-_ANY_SPACES = re.compile(r"\s+")
 _PERMALINKS = frozenset(("¶", "#", "§", "🔗"))
 _MAX_ABOVE = 6
 
@@ -55,6 +54,24 @@ def render_inline(
     if block.link_chars and "](" not in text:
         text = _link_around(container, text, base, linked)
     return text
+
+
+def _on_one_line(part: str) -> str:
+    """Runs of blanks become one; the ends keep theirs, because other text stands beside them."""
+    words = " ".join(part.split())
+    if not words:
+        return " "
+    before = " " if part[0].isspace() else ""
+    return f"{before}{words} " if part[-1].isspace() else before + words
+
+
+def _tidy(text: str) -> str:
+    """Without doubled blanks, and without blanks around line breaks. Most texts have none, which is quickly seen."""
+    if "  " in text or not text.isprintable():
+        text = _SPACES.sub(" ", text)
+        if "\n" in text:
+            text = _BLANKS.sub("\n", text)
+    return text.strip()
 
 
 def _link_around(container: etree._Element, text: str, base: str, linked: set[etree._Element]) -> str:
@@ -101,28 +118,48 @@ class _Inline:
             for element in reversed(path):
                 text = self._wrap(text, element)
             return text
-        if not any(map(self._path, block.owners)) and not _BREAKING.intersection(owner.tag for owner in block.owners):
+        paths = [self._path(owner) for owner in block.owners]
+        if not any(paths) and not _BREAKING.intersection([owner.tag for owner in block.owners]):
             return escape(block.text)
+        if max(map(len, paths)) == 1:
+            return _tidy("".join(self._render_flat(block, paths)))
         here: list[etree._Element] = []
-        for part, owner in zip(block.parts, block.owners, strict=True):
-            path = self._path(owner)
+        for part, owner, path in zip(block.parts, block.owners, paths, strict=True):
             if path is not here:
                 self._move_to(path)
                 here = path
-            self.spans[-1].parts.append(self._write(part, owner))
+            self.spans[-1].parts.append(self._write(part, owner, self.spans[-1].element.tag in _CODE))
         self._move_to([])
-        text = _SPACES.sub(" ", "".join(self.spans[0].parts))
-        return _BLANKS.sub("\n", text).strip()
+        return _tidy("".join(self.spans[0].parts))
 
-    def _write(self, part: str, owner: etree._Element) -> str:
+    def _render_flat(self, block: Block, paths: list[list[etree._Element]]) -> list[str]:
+        """The usual case, without marks inside of marks: each run of one path is wrapped once."""
+        written: list[str] = []
+        inner: list[str] = []
+        here: list[etree._Element] = []
+        for part, owner, path in zip(block.parts, block.owners, paths, strict=True):
+            if path is not here:
+                if inner:
+                    written.append(self._close("".join(inner), here[0]))
+                    inner = []
+                here = path
+            if path:
+                inner.append(self._write(part, owner, path[0].tag in _CODE))
+            else:
+                written.append(self._write(part, owner, False))
+        if inner:
+            written.append(self._close("".join(inner), here[0]))
+        return written
+
+    def _write(self, part: str, owner: etree._Element, code: bool) -> str:
         tag = owner.tag
         if tag == "br":
             return "\n"
         if tag == "img":
             return _image(owner, self.base)
         if "\n" in part:
-            part = _ANY_SPACES.sub(" ", part)
-        return part if self.spans[-1].element.tag in _CODE else escape(part)
+            part = _on_one_line(part)
+        return part if code else escape(part)
 
     def _path(self, owner: etree._Element) -> list[etree._Element]:
         """The elements around the owner that make a mark, outermost first."""
@@ -151,17 +188,18 @@ class _Inline:
             shared += 1
         while len(spans) > shared + 1:
             closed = spans.pop()
-            spans[-1].parts.append(self._close(closed))
+            spans[-1].parts.append(self._close("".join(closed.parts), closed.element))
         spans.extend(_Span(element) for element in path[shared:])
 
-    def _close(self, span: _Span) -> str:
+    def _close(self, inner: str, element: etree._Element) -> str:
         """A span's text between its marks; the blanks at its ends belong outside of them."""
-        inner = "".join(span.parts)
         core = inner.strip()
         if not core:
             return inner
+        if len(core) == len(inner):
+            return self._wrap(core, element)
         before = inner[: len(inner) - len(inner.lstrip())]
-        return before + self._wrap(core, span.element) + inner[len(inner.rstrip()) :]
+        return before + self._wrap(core, element) + inner[len(inner.rstrip()) :]
 
     def _wrap(self, text: str, element: etree._Element) -> str:
         tag = str(element.tag)

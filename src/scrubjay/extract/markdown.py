@@ -12,19 +12,20 @@ from scrubjay.extract.blocks import Block, BlockTree
 from scrubjay.extract.inline import escape_start, render_inline
 from scrubjay.model.extraction import MarkdownBlock
 
-_BLANKED = bytes(code if code > 127 or chr(code).isalnum() else 32 for code in range(256))
+_MARKS = bytes(code for code in range(128) if not chr(code).isalnum())
 _LANGUAGE = re.compile(r"(?:^|\s)(?:language|lang|highlight-source|highlight|brush|sourceCode)[-:]\s*([\w+#.-]+)")
 _NO_LANGUAGE = frozenset(("none", "plaintext", "text", "source", "plain", "notranslate", "default", "wrapper"))
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
+_PLACING = frozenset((*_HEADINGS, "li", "blockquote", "pre", "table", "tr", "td", "th", "dt", "dd"))
 _MAX_CELL_CHARACTERS = 240
 _MAX_COLUMNS = 40
 _MAX_LIST_DEPTH = 8
 
 
 def fingerprint(text: str) -> int:
-    """64 bits of a text's words: the same for two texts that differ only in marks, case and spaces."""
-    words = b" ".join(text.lower().encode("utf-8", "replace").translate(_BLANKED).split())
-    return int.from_bytes(blake2b(words, digest_size=8).digest(), "big")
+    """64 bits of a text's letters: the same for two texts that differ only in marks, case and spaces."""
+    letters = text.lower().encode("utf-8", "replace").translate(None, _MARKS)
+    return int.from_bytes(blake2b(letters, digest_size=8).digest(), "big")
 
 
 def render_markdown(tree: BlockTree, chosen: Sequence[int], base: str) -> tuple[MarkdownBlock, ...]:
@@ -85,6 +86,9 @@ class _Writer:
         return [(piece.text, piece.gap) for piece in self.pieces]
 
     def _place(self, node: int) -> _Place:
+        known = self.places.get(node)
+        if known is not None:
+            return known
         trail = []
         while node not in self.places:
             trail.append(node)
@@ -96,6 +100,8 @@ class _Writer:
 
     def _inside(self, place: _Place, node: int) -> _Place:
         tag = self.tree.tags[node]
+        if tag not in _PLACING:
+            return place
         if tag in _HEADINGS:
             return place._replace(heading=_HEADINGS[tag])
         if tag == "li":

@@ -80,8 +80,9 @@ _BINARY_MAGIC = (
     (b"wOF", "font/woff"),
 )
 _OLE_MAGIC = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+# Comments are read in one way only: many of them in a row would otherwise take forever.
 _HTML_START = re.compile(
-    rb"\s*(<!--.{0,500}?-->\s*)*<(!doctype\s+html|html|head|body|title|meta|script|div|p|h1|table|a|br)\b",
+    rb"\s*+(?:<!--(?>.{0,500}?-->)\s*+)*+<(!doctype\s+html|html|head|body|title|meta|script|div|p|h1|table|a|br)\b",
     re.IGNORECASE | re.DOTALL,
 )
 _FEED_START = re.compile(rb"<(rss|feed|rdf:RDF)[\s>]")

@@ -4,8 +4,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime
 
-from sqlalchemy import ForeignKey, Index, bindparam, delete, select, update
-from sqlalchemy.orm import Mapped, mapped_column
+from sqlalchemy import ForeignKey, Index, and_, bindparam, delete, or_, select, update
+from sqlalchemy.orm import Mapped, aliased, mapped_column
 
 from scrubjay.model.crawling import CrawledPage, KnownPage, PageSeen
 from scrubjay.storage.repository import BATCH, Base, Repository, table_options
@@ -106,6 +106,47 @@ class CrawledPages(Repository[CrawledPage]):
             )
         )
         return {content: url_hash for content, url_hash in rows if content is not None}
+
+    async def doubtful_duplicates(self, job_id: str, *, after: str = "") -> Sequence[CrawledPage]:
+        """The next pages of a job, by hash, that are called duplicates of what the job did not find, or not with
+        this content."""
+        first = aliased(CrawledPageRow)
+        same = and_(
+            first.scope_id == CrawledPageRow.scope_id,
+            first.url_hash == CrawledPageRow.duplicate_of,
+            first.job_id == job_id,
+            first.duplicate_of.is_(None),
+        )
+        return await self._items(
+            select(*self._columns)
+            .outerjoin_from(CrawledPageRow, first, same)
+            .where(CrawledPageRow.job_id == job_id, CrawledPageRow.url_hash > after)
+            .where(CrawledPageRow.duplicate_of.is_not(None))
+            .where(or_(first.content_sha256.is_(None), first.content_sha256 != CrawledPageRow.content_sha256))
+            .order_by(CrawledPageRow.url_hash)
+            .limit(PAGE)
+        )
+
+    async def has_content(self, scope_id: str, job_id: str, hashes: Collection[str]) -> Collection[str]:
+        """Which of these addresses a job found with content of their own."""
+        rows = await self.connection.execute(
+            select(CrawledPageRow.url_hash).where(
+                CrawledPageRow.scope_id == scope_id,
+                CrawledPageRow.url_hash.in_(list(hashes)),
+                CrawledPageRow.job_id == job_id,
+                CrawledPageRow.content_sha256.is_not(None),
+                CrawledPageRow.duplicate_of.is_(None),
+            )
+        )
+        return set(rows.scalars())
+
+    async def acquit(self, scope_id: str, hashes: Collection[str]) -> None:
+        """These pages are no duplicates after all."""
+        await self.connection.execute(
+            update(CrawledPageRow)
+            .where(CrawledPageRow.scope_id == scope_id, CrawledPageRow.url_hash.in_(list(hashes)))
+            .values(duplicate_of=None)
+        )
 
     async def of_job(self, job_id: str, *, after: str = "", limit: int = PAGE) -> Sequence[CrawledPage]:
         """The next pages, by hash, that a job fetched or confirmed."""

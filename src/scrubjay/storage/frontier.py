@@ -82,9 +82,17 @@ class Frontier(Repository[FrontierItem]):
         strategy: CrawlStrategy = CrawlStrategy.BFS,
         avoid_hosts: Collection[str] = (),
     ) -> Sequence[FrontierItem]:
-        """Take the next URLs of a job: first those whose lease ran out, then pending ones."""
+        """Take the next URLs of a job: first those whose lease ran out, then pending ones.
+
+        What is leased under the same id is still held by whoever asks, however long ago that was.
+        """
         elsewhere = [FrontierRow.host.not_in(list(avoid_hosts))] if avoid_hosts else []
-        expired = and_(FrontierRow.status == FrontierStatus.LEASED, FrontierRow.leased_until < now, *elsewhere)
+        expired = and_(
+            FrontierRow.status == FrontierStatus.LEASED,
+            FrontierRow.leased_until < now,
+            FrontierRow.lease_id != lease_id,
+            *elsewhere,
+        )
         chosen = await self._choose(job_id, expired, "ix_frontier_leases", [FrontierRow.leased_until], limit)
         index, order = _ORDERS[strategy]
         if len(chosen) < limit:

@@ -78,6 +78,39 @@ async def test_every_coding_is_undone(fetcher: Fetcher, site: Site, coding: str,
     assert "zstd" in site.requests[0].headers["accept-encoding"]
 
 
+def squeezed(*pieces: bytes) -> bytes:
+    packer = zlib.compressobj(9, zlib.DEFLATED, 31)
+    return b"".join([*map(packer.compress, pieces), packer.flush()])
+
+
+@pytest.mark.parametrize(
+    ("coding", "body", "error_type"),
+    [
+        # The innermost stream ends at once, and what would follow it for gigabytes is padding to its decoder.
+        ("gzip, gzip, gzip", squeezed(squeezed(gzip.compress(b""), *[bytes(1 << 20)] * 300)), "too_large"),
+        ("gzip, gzip", squeezed(gzip.compress(b"") * 60_000), "bad_encoding"),
+        ("zstd, gzip", squeezed(zstandard.compress(b"") * 60_000), "bad_encoding"),
+        ("\x1b[31mred", b"x", "bad_encoding"),
+    ],
+)
+async def test_a_bomb_between_two_codings_is_defused(
+    fetcher: Fetcher, site: Site, coding: str, body: bytes, error_type: str
+) -> None:
+    site.pages["/a"] = Reply(body, headers={"Content-Encoding": coding})
+
+    with pytest.raises(FetchFailed) as failed:
+        await fetcher.fetch(FetchRequest(url=site.url + "/a"))
+
+    assert failed.value.error_type == error_type
+    assert failed.value.message.isprintable()
+
+
+async def test_headers_that_are_too_large_together_are_refused(fetcher: Fetcher, site: Site) -> None:
+    site.pages["/a"] = Reply("x", headers={f"X-{number}": "x" * 60_000 for number in range(6)})
+
+    assert await failure_of(fetcher, site.url + "/a") == "protocol"
+
+
 @pytest.mark.parametrize(
     ("path", "error_type"),
     [
@@ -238,6 +271,43 @@ async def test_a_user_in_the_address_is_sent_as_basic_credentials_and_not_to_a_r
     assert "authorization" not in site.requests[1].headers
 
 
+@pytest.mark.parametrize("name", ["X-Auth-Key", "X-Auth", "Ocp-Apim-Subscription-Key", "X-Session-Id", "X-JWT-Assertion"])
+async def test_a_header_that_authenticates_by_another_name_stays_with_its_origin_too(name: str) -> None:
+    async with running_site(hosts=2) as site:
+        site.pages["/a"] = redirect(site.url_at(2) + "/b")
+        site.add("/b", "here")
+        async with opened(headers={name: "key-1"}, headers_origin=parse_url(site.url).origin) as fetcher:
+            await fetcher.fetch(FetchRequest(url=site.url + "/a"))
+
+    assert site.requests[0].headers[name.lower()] == "key-1"
+    assert name.lower() not in site.requests[1].headers
+
+
+@pytest.mark.parametrize("name", ["Host", "content-length", "Transfer-Encoding", " Connection"])
+def test_a_key_cannot_be_sent_in_what_frames_a_request(name: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        Credentials.api_key(parse_url("http://example.org/"), name, "40")
+    assert refused.value.details["field"] == "auth.name"
+
+
+async def test_a_cookie_for_a_public_suffix_is_not_taken(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def at_home(_: str, port: int, **__: Any) -> list[Any]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))]
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", at_home)
+    for host, domain in (("evil.co.uk", "co.uk"), ("evil.github.io", ".GitHub.io"), ("evil.example.co.uk", "example.co.uk")):
+        site.pages[f"/{host}"] = Reply("set", headers={"Set-Cookie": f"from={host}; Path=/; Domain={domain}"})
+    site.add("/look", "look")
+    async with opened() as fetcher:
+        for host in ("evil.co.uk", "evil.github.io", "evil.example.co.uk"):
+            await fetcher.fetch(FetchRequest(url=f"http://{host}:{site.port}/{host}"))
+        for host in ("bank.co.uk", "victim.github.io", "www.example.co.uk"):
+            await fetcher.fetch(FetchRequest(url=f"http://{host}:{site.port}/look"))
+
+    cookies = [request.headers.get("cookie") for request in site.requests_for("/look")]
+    assert cookies == [None, None, "from=evil.example.co.uk"]
+
+
 async def test_cookies_stay_within_their_crawl(site: Site) -> None:
     async with opened() as one, opened() as other:
         await one.fetch(FetchRequest(url=site.url + "/cookie/set"))
@@ -380,6 +450,7 @@ def test_a_pool_without_proxies_is_refused_by_field() -> None:
 def test_secrets_do_not_show_in_what_is_printed() -> None:
     url = parse_url("http://example.org/")
     shown = repr(Credentials.bearer(url, "token-1")) + repr(ProxyServer.parse("http://p.example", "jay", "acorn"))
+    shown += repr(parse_url("http://jay:acorn@example.org/"))
 
     assert "token-1" not in shown
     assert "acorn" not in shown

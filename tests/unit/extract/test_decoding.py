@@ -65,3 +65,8 @@ def test_a_page_cannot_choose_a_codec_that_is_not_a_charset_of_the_web(label: st
 def test_bytes_of_no_charset_are_replaced_and_never_raise() -> None:
     assert isinstance(decode_html(bytes(range(256)) * 40, "text/html; charset=utf-16"), str)
     assert "\ufffd" in decode_html(b"ok \xff\xfe\xfa", "text/html; charset=utf-8")
+
+
+@pytest.mark.timeout(10)
+def test_a_declaration_of_blanks_takes_no_time() -> None:
+    assert decode_html(b"caf\xe9", "text/html; charset=" + " " * 60_000 + "!") == "café"

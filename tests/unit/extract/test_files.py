@@ -204,3 +204,23 @@ def test_what_has_no_text_is_an_unsupported_type(data: bytes) -> None:
 
 def test_an_empty_body_is_an_empty_page() -> None:
     assert read(b" \n").verdict == "empty"
+
+
+def test_an_archive_packed_in_a_way_that_is_not_counted_is_not_opened() -> None:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_BZIP2) as archive:
+        archive.writestr("word/document.xml", bytes(1024))
+    assert failure(packed.getvalue()) == "broken_file"
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    "text", ["# a" + " " * 200_000 + "b", "---" + "\n" * 200_000, "#" + " " * 200_000, "# a" + "# " * 100_000 + "b"]
+)
+def test_markdown_of_blanks_is_read_at_once(text: str) -> None:
+    assert read(text.encode(), "text/markdown").method == "markdown"
+
+
+def test_a_heading_is_told_without_its_closing_signs() -> None:
+    found = read(b"# One ##  \n\n##  Two\t\n\n### #\n\n#no\n\n#\n\nnot a heading", "text/markdown")
+    assert found.metadata["headings"] == [(1, "One"), (2, "Two"), (3, "#")]

@@ -4,6 +4,7 @@ import pytest
 
 from scrubjay.extract.media import sniff
 
+pytestmark = pytest.mark.timeout(20)
 HTML = b"<!doctype html><html><body>x</body></html>"
 RSS = b'<?xml version="1.0"?><rss version="2.0"><channel/></rss>'
 
@@ -39,3 +40,8 @@ def test_the_bytes_win_over_the_declared_type_and_that_over_the_suffix(
     data: bytes, content_type: str | None, url: str, kind: str
 ) -> None:
     assert sniff(data, content_type, url).kind == kind
+
+
+def test_comments_in_a_row_are_read_in_one_way_only() -> None:
+    assert sniff(b"<!---->" * 280 + b"zz", "application/x-unknown", "http://e.com/x").kind == "text"
+    assert sniff(b"<!-- a --> <!-- b -->\n<html>", "application/x-unknown", "http://e.com/x").kind == "html"
