@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from ipaddress import ip_network
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from tests.site import Reply, Site, redirect, running_site
 from tests.workshop import wait_until
 
 from scrubjay.bootstrap import Scrubjay, open_scrubjay
+from scrubjay.connectors.web_batch import Batch, BatchWriter
 from scrubjay.errors import Conflict, InvalidRequest, Unavailable, UrlBlocked
 from scrubjay.model.crawl_spec import read_spec
 from scrubjay.model.crawling import HostSettings
@@ -553,12 +555,21 @@ async def test_originals_are_kept_when_asked(crawler: Crawler, site: Site) -> No
     assert await crawler.jay.crawls.original(pages[0]) == body.encode()
 
 
-async def test_the_limit_of_pages_is_exact_while_pages_end_during_a_write(crawler: Crawler) -> None:
-    async with running_site(pages=300) as site:
-        site.latency_seconds = lambda request: 0.001 * (request.number % 7)
-        result = await crawler.crawl(site.url, max_pages=60, concurrency=32, host_concurrency=32)
+async def test_the_limit_of_pages_is_exact_while_pages_end_during_a_write(
+    crawler: Crawler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepare = BatchWriter.prepare
 
-    assert result["fetched"] == 60
+    async def take_long(self: BatchWriter, *arguments: Any, **options: Any) -> Batch:
+        await asyncio.sleep(0.1)
+        return await prepare(self, *arguments, **options)
+
+    monkeypatch.setattr(BatchWriter, "prepare", take_long)
+    async with running_site(pages=300) as site:
+        site.latency_seconds = lambda request: 0.01 * (request.number % 7)
+        result = await crawler.crawl(site.url, max_pages=60)
+
+        assert result["fetched"] == 60
 
 
 async def test_an_address_whose_lease_ran_out_while_it_waits_is_not_taken_up_twice(
@@ -581,7 +592,7 @@ async def test_what_a_server_says_that_is_not_text_is_kept_as_far_as_it_can_be(c
     async def garbled(_: Any, wire: Any) -> None:
         body = link("/next").encode()
         await wire.send(
-            b"HTTP/1.1 200 OK\r\nContent-Type: text/html; x=\xff\xfe\r\nETag: \"\xe9\xff\"\r\n"
+            b'HTTP/1.1 200 OK\r\nContent-Type: text/html; x=\xff\xfe\r\nETag: "\xe9\xff"\r\n'
             b"Last-Modified: \xff\r\nX-Odd: \xff\r\nContent-Length: %d\r\nConnection: close\r\n\r\n" % len(body) + body
         )
 
@@ -740,7 +751,7 @@ async def test_sitemaps_are_asked_for_no_faster_than_robots_txt_allows(crawler: 
 
     moments = sorted(request.at for request in site.requests if request.path != "/robots.txt")
     assert len(moments) == 3
-    assert min(later - earlier for earlier, later in zip(moments, moments[1:], strict=False)) > 0.9
+    assert min(later - earlier for earlier, later in pairwise(moments)) > 0.9
 
 
 async def test_slow_hosts_do_not_keep_others_waiting(crawler: Crawler) -> None:

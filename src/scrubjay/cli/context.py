@@ -73,4 +73,9 @@ def cell(text: str | None) -> Text:
 
 
 def print_json(value: Any) -> None:
-    console.print_json(json.dumps(value, default=str))
+    console.print_json(printable(json.dumps(value, default=str, ensure_ascii=False)))
+
+
+def printable(text: str) -> str:
+    """Text that can be written: what pages say may hold halves of characters."""
+    return text.encode("utf-8", "replace").decode()

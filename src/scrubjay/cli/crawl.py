@@ -215,7 +215,7 @@ class _Crawl:
                 job = await jay.jobs.get(who, job.id)
                 if live is not None:
                     live.update(show_crawl(job, stopping=asked))
-                if job.state in FINISHED_STATES or (job.state is JobState.PAUSED and (asked or not self._resume)):
+                if job.state in FINISHED_STATES or job.state is JobState.PAUSED:
                     return job
                 if self._interrupts and not asked:
                     asked = True

@@ -62,6 +62,8 @@ def markdown_path(url: str) -> Path:
     names = [_name(segment) for segment in segments[:_MAX_SEGMENTS]]
     plain = "/".join(names) == "/".join(segments) and not parts.query and not parts.path.endswith("//")
     last = names.pop() if names and not parts.path.endswith("/") else "index"
+    if any(name.endswith(".md") for name in names):  # a page may have that very name
+        names, plain = [name + "_" if name.endswith(".md") else name for name in names], False
     if (not plain and segments) or parts.query:
         last += "-" + hashlib.sha256(url.encode()).hexdigest()[:8]
     return Path(_name(parts.netloc), *names, last.removesuffix(".html").removesuffix(".htm") + ".md")

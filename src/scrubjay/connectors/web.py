@@ -2,38 +2,39 @@
 
 `WebCrawl.run` is the story: seed the frontier, then keep a window of its URLs in work (`web_pages.py`) and write
 what came of them in batches, each in one transaction with the links that were found and the URLs that are next.
-Whatever happens between two batches is forgotten and done again; nothing else is.
+Sitemaps are read meanwhile (`web_seeds.py`). Whatever happens between two batches is forgotten and done again;
+nothing else is.
 """
 
 import asyncio
+import random
 import time
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from scrubjay.connectors.web_batch import BatchWriter
+from scrubjay.connectors.web_batch import Batch, BatchWriter
 from scrubjay.connectors.web_pages import Outcome, PageFetcher
+from scrubjay.connectors.web_seeds import SitemapSeeds
 from scrubjay.connectors.web_tally import Tally
 from scrubjay.crawl.frontier import CrawlFrontier
-from scrubjay.crawl.robots import RobotsState
 from scrubjay.crawl.scope import Scope
-from scrubjay.crawl.sitemaps import SitemapEntry, SitemapLimits, SitemapProblem, read_sitemaps
-from scrubjay.crawl.urls import parse_url
-from scrubjay.errors import JobInterrupted, JobTakenOver, ScrubjayError, UrlInvalid
+from scrubjay.errors import Conflict, JobHandedBack, JobInterrupted, JobTakenOver, Unavailable
 from scrubjay.jobs.context import JobContext
-from scrubjay.model.crawl_spec import CrawlSpec
+from scrubjay.model.crawl_spec import CrawlMode, CrawlSpec
 from scrubjay.model.crawling import FrontierItem, FrontierStatus, KnownPage
 from scrubjay.storage.crawled_pages import CrawledPages
 from scrubjay.storage.database import Database
+
+T = TypeVar("T")
 
 BATCH_PAGES = 32
 BATCH_SECONDS = 0.15
 IDLE_SECONDS = 1.0
 LETTING_FINISH_SECONDS = 5.0
-SEED_BATCH = 500
-SITEMAP_URLS_PER_PAGE = 5  # of max_pages: most of a huge sitemap would never be fetched
+WRITE_ATTEMPTS = 6
 
 
 class WebCrawl:
@@ -51,11 +52,15 @@ class WebCrawl:
         scope = Scope(state.get("roots") or spec.start_urls, spec.extent, spec.include, spec.exclude)
         self._frontier = CrawlFrontier(context.job.id, spec, scope)
         self._writer = BatchWriter(context.job, spec, scope_id, self._frontier, self.tally, database)
-        self._seeded = bool(state.get("seeded"))
+        self._frontier.refused.update(state.get("refused") or {})
+        self._news = asyncio.Event()
+        self._seeds = SitemapSeeds(context, spec, pages, self._frontier, self._news)
+        self._seeded = bool(state.get("seeded")) or not self._seeds.wanted
         self._working: dict[asyncio.Task[Outcome], FrontierItem] = {}
         self._done: list[Outcome] = []
-        self._news = asyncio.Event()
         self._exhausted = False
+        self._outage: Unavailable | None = None
+        self._progressed = False
         self._seconds_before = self.tally.seconds
         self._started_at = time.monotonic()
         pages.tally = self.tally
@@ -65,16 +70,20 @@ class WebCrawl:
         try:
             await self._seed()
             await self._crawl()
+            return await self._summary()
         except JobTakenOver:
-            await self._abandon()
             raise
         except JobInterrupted:
             await self._stop_early()
             raise
-        except BaseException:
+        except Unavailable as error:
+            if not self._progressed:
+                raise
+            # What has come this far goes on when the database is back, and is not counted as having failed.
+            await self._context.log(f"The crawl starts again from its last batch: {error.message}", level="warning")
+            raise JobHandedBack from error
+        finally:
             await self._abandon()
-            raise
-        return await self._summary()
 
     async def _seed(self) -> None:
         async with self._context.transaction() as connection:
@@ -83,82 +92,45 @@ class WebCrawl:
             self.tally.discovered += await self._frontier.add(connection, starts)
             await self._remember(connection)
         if not self._seeded:
-            if self._spec.use_sitemaps and self._spec.follow_links and self._spec.max_depth > 0:
-                await self._seed_from_sitemaps()
-            self._seeded = True
-
-    async def _seed_from_sitemaps(self) -> None:
-        """Add what the sites' sitemaps list. Added twice is added once, so this may start over."""
-        problems: list[SitemapProblem] = []
-        limits = SitemapLimits(max_urls=min(1_000_000, SITEMAP_URLS_PER_PAGE * self._spec.max_pages))
-        batch: list[SitemapEntry] = []
-        # Not tried again and again: a host that does not answer is noticed by its pages.
-        fetcher = replace(self._pages.polite, retries=0)
-        async for entry in read_sitemaps(fetcher, await self._sitemap_urls(), problems=problems, limits=limits):
-            batch.append(entry)
-            if len(batch) >= SEED_BATCH:
-                await self._add_entries(batch)
-                batch = []
-                await self._context.checkpoint()
-        await self._add_entries(batch)
-        for problem in problems[:20]:
-            if not problem.error_type.startswith("http_"):  # most sites have no sitemap, which is no news
-                await self._context.log(
-                    f"sitemap {problem.url}: {problem.message}", level="warning", error_type=problem.error_type
-                )
-
-    async def _sitemap_urls(self) -> list[str]:
-        """What robots.txt names, or else the usual place, of every origin that the crawl starts at."""
-        found: dict[str, None] = {}
-        for origin in {parse_url(url).origin: url for url in self._spec.start_urls}.values():
-            named: Sequence[str] = ()
-            if self._pages.robots is not None:
-                try:
-                    rules = await self._pages.robots.rules_for(origin)
-                except ScrubjayError as error:
-                    # The start URL itself will fail the same way, and be recorded.
-                    await self._context.log(f"robots.txt of {origin}: {error.message}", level="warning")
-                    continue
-                if rules.state is RobotsState.UNREACHABLE:
-                    continue
-                named = rules.sitemaps
-            found.update(dict.fromkeys(named or [parse_url("/sitemap.xml", origin).text]))
-        return list(found)
-
-    async def _add_entries(self, entries: Sequence[SitemapEntry]) -> None:
-        items = []
-        for entry in entries:
-            try:
-                url = parse_url(entry.url).text
-            except UrlInvalid:
-                self._frontier.refused["invalid_url"] += 1
-                continue
-            items += self._frontier.listed(url)
-        if items:
-            async with self._context.transaction() as connection:
-                self.tally.discovered += await self._frontier.add(connection, items)
+            self._seeds.start()
 
     async def _crawl(self) -> None:
         last_write = time.monotonic()
-        while True:
+        while not self._is_over:
             await self._context.checkpoint()
+            if self._outage is not None:
+                raise self._outage
+            self._seeds.check()
             idle = not self._working and not self._done
-            if idle and self._exhausted:
-                return
-            due = time.monotonic() - last_write >= BATCH_SECONDS
-            if len(self._done) >= BATCH_PAGES or idle or (due and (self._done or self._has_room)):
+            due = idle or time.monotonic() - last_write >= BATCH_SECONDS
+            if len(self._done) >= BATCH_PAGES or (due and (self._done or self._has_seeds or self._has_room)):
                 await self._turn_over()
                 last_write = time.monotonic()
             else:
                 await self._wait_for_news()
+        if self._out_of_time:
+            await self._stop_early()
+
+    @property
+    def _is_over(self) -> bool:
+        if self._out_of_time:
+            return True
+        if self._working or self._done or self._has_seeds or not self._exhausted:
+            return False
+        return self._seeded or self.tally.fetched >= self._spec.max_pages
+
+    @property
+    def _has_seeds(self) -> bool:
+        return bool(self._seeds.found) or (self._seeds.finished and not self._seeded)
 
     @property
     def _has_room(self) -> bool:
-        return not self._exhausted and self._frontier.leased - len(self._done) <= self._frontier.window // 2
+        free = self._frontier.free_places(self._pages.worth_holding) + len(self._done)
+        return not self._exhausted and 2 * free >= self._frontier.window
 
     async def _wait_for_news(self) -> None:
         self._news.clear()
-        seconds = BATCH_SECONDS if self._done else IDLE_SECONDS
+        seconds = BATCH_SECONDS if self._done or self._has_seeds else IDLE_SECONDS
         try:
             async with asyncio.timeout(seconds):
                 await self._news.wait()
@@ -167,25 +139,60 @@ class WebCrawl:
 
     async def _turn_over(self) -> None:
         """Write what is done and take up what is next, in one transaction."""
-        done, self._done = self._done, []
-        batch = await self._writer.prepare(done)
-        async with self._context.transaction() as connection:
-            await self._writer.write(connection, batch)
-            items = await self._frontier.lease(connection, self._room_after(done))
-            await self._remember(connection)
-            known = await CrawledPages(connection).known(self._scope_id, [item.url_hash for item in items])
-        self._exhausted = not items
+        done, batch = await self._prepare()
+        room, full = self._room(), self._frontier.free_places(self._pages.worth_holding) <= 0
+
+        async def lease(connection: AsyncConnection) -> tuple[Sequence[FrontierItem], Mapping[str, KnownPage]]:
+            items = await self._frontier.lease(connection, room, self._pages.worth_holding)
+            return items, await CrawledPages(connection).known(self._scope_id, [item.url_hash for item in items])
+
+        items, known = await self._write(batch, lease)
+        self._progressed = self._progressed or bool(done)
+        if not full:
+            self._exhausted = not items
+        self._frontier.hold(items)
         for item in items:
             self._take_up(item, known.get(item.url_hash))
         self.tally.note_rate()
         await self._tell_progress()
 
-    def _room_after(self, done: Sequence[Outcome]) -> int:
-        """How many more URLs may be taken up; the outcomes at hand are settled by then."""
+    async def _prepare(self, *, save_memories: bool = False) -> tuple[Sequence[Outcome], Batch]:
+        """All that is done and found by now, as one batch. Whatever fails from here on ends the run."""
+        done, self._done = self._done, []
+        self._seeded = self._seeded or self._seeds.finished
+        listed = self._seeds.take()
+        batch = await self._writer.prepare(done, save_memories=save_memories)
+        batch.found += listed
         self._frontier.forget(outcome.item for outcome in done)
-        if self._out_of_time:
-            return 0
-        return self._spec.max_pages - self.tally.fetched - len(self._working)
+        return done, batch
+
+    async def _write(self, batch: Batch, also: Callable[[AsyncConnection], Awaitable[T]]) -> T:
+        """Write a batch, something else, and the state in one transaction.
+
+        Two crawls may write the same pages of a site in the same moment; then the database turns one of them down,
+        which simply tries again.
+        """
+        for attempt in range(WRITE_ATTEMPTS):
+            before = self.tally.discovered
+            try:
+                async with self._context.transaction() as connection:
+                    self.tally.discovered += await self._writer.write(connection, batch)
+                    outcome = await also(connection)
+                    await self._remember(connection)
+            except (Conflict, DBAPIError):
+                self.tally.discovered = before
+                if attempt == WRITE_ATTEMPTS - 1:
+                    raise
+                await asyncio.sleep(random.uniform(0.02, 0.2) * (attempt + 1))  # noqa: S311 - hides nothing
+            else:
+                return outcome
+        raise AssertionError("the last attempt returns or raises")
+
+    def _room(self) -> int:
+        """How many more URLs may be taken up, if all that are under way turn out to be pages."""
+        if self._spec.mode is CrawlMode.SEQUENTIAL and not self._seeded:
+            return 0  # what sitemaps list has its place in the exact order
+        return self._spec.max_pages - self.tally.fetched - self._frontier.leased
 
     @property
     def _out_of_time(self) -> bool:
@@ -202,6 +209,10 @@ class WebCrawl:
         if task.cancelled():
             return
         error = task.exception()
+        if isinstance(error, Unavailable):
+            self._outage = error
+            self._news.set()
+            return
         if error is not None:
             # A fault of ours must not end the crawl, nor be taken for the page's own.
             self._context.note("crawl.fault", url=item.url, error=f"{type(error).__name__}: {error}")
@@ -217,38 +228,44 @@ class WebCrawl:
         if self._working:
             await asyncio.wait(self._working, timeout=LETTING_FINISH_SECONDS)
         await self._abandon()
-        done, self._done = self._done, []
-        batch = await self._writer.prepare(done, save_memories=True)
-        async with self._context.transaction() as connection:
-            await self._writer.write(connection, batch)
-            await self._frontier.take_back(connection)
-            await self._remember(connection)
+        try:
+            _, batch = await self._prepare(save_memories=True)
+            await self._write(batch, self._frontier.take_back)
+        except Unavailable as error:
+            # The next run takes it back, and does again what could not be written.
+            await self._context.log(f"The last pages are not written: {error.message}", level="warning")
 
     async def _abandon(self) -> None:
         tasks = list(self._working)
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, self._seeds.stop(), return_exceptions=True)
 
     async def _remember(self, connection: AsyncConnection) -> None:
         self.tally.seconds = self._seconds_before + time.monotonic() - self._started_at
         state = {"tally": self.tally.dump(), "roots": self._frontier.scope.roots, "seeded": self._seeded}
+        state["refused"] = dict(self._frontier.refused)
         await self._context.remember(connection, state)
 
     async def _tell_progress(self) -> None:
-        total = min(self._spec.max_pages, max(self.tally.discovered, self.tally.fetched))
+        total = max(self.tally.fetched, min(self._spec.max_pages, self.tally.fetched + self.tally.queued))
         await self._context.progress(self.tally.fetched, total, "crawling", **self.tally.facts())
 
     async def _summary(self) -> dict[str, Any]:
-        batch = await self._writer.prepare([], save_memories=True)
-        async with self._context.transaction() as connection:
-            await self._writer.write(connection, batch)
+        _, batch = await self._prepare(save_memories=True)
+
+        duplicates = self.tally.duplicates
+
+        async def close(connection: AsyncConnection) -> int:
+            self.tally.duplicates = max(0, duplicates - await self._writer.settle_duplicates(connection))
             left = await self._frontier.tally(connection)
-            await self._remember(connection)
+            return left.get(FrontierStatus.PENDING, 0)
+
+        left = await self._write(batch, close)
         await self._tell_progress()
         return {
             **self.tally.dump(),
-            "left_in_queue": left.get(FrontierStatus.PENDING, 0),
+            "left_in_queue": left,
             "refused_links": dict(self._frontier.refused),
             "scope_id": self._scope_id,
         }

@@ -108,7 +108,9 @@ class BatchWriter:
         pages, acquitted, after = CrawledPages(connection), 0, ""
         while doubtful := await pages.doubtful_duplicates(self._job.id, after=after):
             own_word = [page for page in doubtful if _canonical_hash(page) == page.duplicate_of]
-            found = await pages.has_content(self._scope_id, self._job.id, {page.duplicate_of or "" for page in own_word})
+            found = await pages.with_content(
+                self._scope_id, self._job.id, {page.duplicate_of or "" for page in own_word}
+            )
             right = {page.url_hash for page in own_word if page.duplicate_of in found}
             wrong = [page.url_hash for page in doubtful if page.url_hash not in right]
             await pages.acquit(self._scope_id, wrong)

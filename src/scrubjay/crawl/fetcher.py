@@ -92,8 +92,8 @@ def is_same_party(ours: tuple[str, str, int], other: tuple[str, str, int]) -> bo
 class FetchRequest:
     url: str
     method: str = "GET"
-    headers: Mapping[str, str] = field(default_factory=dict)
-    body: bytes | None = None
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    body: bytes | None = field(default=None, repr=False)
     timeout_seconds: float = 30.0
     max_bytes: int = MAX_BYTES
     truncate: bool = False  # above max_bytes: keep what came so far instead of failing

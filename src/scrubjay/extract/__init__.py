@@ -5,6 +5,7 @@
 other processes, through `pool.py`.
 """
 
+import gc
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -47,6 +48,9 @@ def extract(
     if not data.strip():
         return Extraction(markdown="", method="none", verdict=Verdict.EMPTY, verdict_reason="The body is empty.")
     media = sniff(data, content_type, url)
+    # A page makes tens of thousands of objects and no cycles: looking for some in between costs a tenth of the time.
+    collecting = gc.isenabled()
+    gc.disable()
     try:
         if media.kind != "html":
             # Imported late: a crawl of web pages never needs the file library.
@@ -56,6 +60,9 @@ def extract(
         return _extract_page(decode_html(data, content_type), url, options, status)
     except RecursionError:
         raise ExtractionFailed("The content is nested too deeply.", error_type="too_deep", url=url) from None
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def _extract_page(text: str, url: str, options: ExtractOptions, status: int) -> Extraction:

@@ -41,7 +41,7 @@ class Network:
         return _multiply(rows, self.weights[-1]) + self.biases[-1]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Classifier:
     """The networks take features as they are, cut off at their limits: scaling is in the weights."""
 
@@ -63,15 +63,32 @@ class Classifier:
         return PageScores(TYPES[int(chances.argmax())], chances, scores, kept)
 
     def _score(self, rows: Floats, page: Floats) -> Floats:
+        """The mean of what the networks think. Their first layers are one product; the page's own features are the
+        same for every block, so that their share of it is added once."""
+        first, page_share, bias = self.joint
+        inner = _multiply(rows, first) + (_multiply(page, page_share) + bias)
+        np.maximum(inner, 0, out=inner)
         total = np.zeros(len(rows), np.float32)
-        split = rows.shape[1]
+        start = 0
         for network in self.block_networks:
-            # The page's own features are the same for every block: their share of the first layer is added once.
-            first = network.weights[0]
-            inner = _multiply(rows, first[:split]) + (_multiply(page, first[split:]) + network.biases[0])
+            width = len(network.biases[0])
             rest = Network(network.weights[1:], network.biases[1:])
-            total += 1 / (1 + np.exp(-rest.run(np.maximum(inner, 0, out=inner))[:, 0]))
+            total += 1 / (1 + np.exp(-rest.run(np.ascontiguousarray(inner[:, start : start + width]))[:, 0]))
+            start += width
         return total / np.float32(len(self.block_networks))
+
+    @property
+    def joint(self) -> tuple[Floats, Floats, Floats]:
+        """The networks' first layers side by side: for a block's features, for the page's, and the biases."""
+        return _join_first_layers(self)
+
+
+@lru_cache(maxsize=16)
+def _join_first_layers(classifier: Classifier) -> tuple[Floats, Floats, Floats]:
+    split = len(classifier.block_limits[0])
+    weights = np.concatenate([network.weights[0] for network in classifier.block_networks], axis=1)
+    bias = np.concatenate([network.biases[0] for network in classifier.block_networks])
+    return np.ascontiguousarray(weights[:split]), np.ascontiguousarray(weights[split:]), bias
 
 
 def choose_blocks(scores: Floats, features: PageFeatures, tree: BlockTree) -> list[int]:

@@ -30,7 +30,7 @@ _CLASS_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 _DIGITS = re.compile(r"\d+")
 _LEVELS = (0, 1, 2, 3, 5)
 _PHRASE_WORDS = 6
-_LOOKED_AT = 200  # characters of a block; their number fits a byte
+_LOOKED_AT = 120  # characters of a block; their number fits a byte
 _SENTENCE_ENDS = frozenset(".!?…。！？")
 _PHRASE_CHARACTERS = 48
 _BREAK = 1  # the number of the line break among the tokens
@@ -157,7 +157,20 @@ def _character_classes() -> NDArray[np.uint8]:
     return table
 
 
-_CHARACTERS = _character_classes()
+_KINDS = (2, 8, 16, 32, 64, 128)  # digits, ends of sentences, commas, capitals, symbols, money
+_CAPITAL = 3
+
+
+def _pack_classes(classes: NDArray[np.uint8]) -> NDArray[np.uint64]:
+    """Every kind in a byte of its own, so that one sum counts all of them: no block has more than 255 letters here."""
+    packed = np.zeros(len(classes), np.uint64)
+    for position, bit in enumerate(_KINDS):
+        packed |= ((classes & bit) != 0).astype(np.uint64) << np.uint64(8 * position)
+    return packed
+
+
+_CHARACTERS = _pack_classes(_character_classes())
+_KIND_SHIFTS = (8 * np.arange(len(_KINDS), dtype=np.uint64))[:, None]
 
 
 def measure_page(tree: BlockTree, head: PageHead, lexicon: Lexicon) -> PageFeatures:
@@ -203,10 +216,10 @@ class _Measure:
         kinds = _CHARACTERS[np.minimum(codes, 65535)]
         self.looked_at = np.minimum(self.chars, _LOOKED_AT)
         bounds = np.concatenate(([0], np.cumsum(self.looked_at[:-1] + 1))).astype(np.int64)
-        table = np.stack([(kinds & bit) != 0 for bit in (2, 8, 16, 32, 64, 128)])
-        self.kinds = np.add.reduceat(table.view(np.uint8), bounds, axis=1, dtype=np.uint8).astype(np.float64)
+        counted = np.add.reduceat(kinds, bounds)
+        self.kinds = (counted >> _KIND_SHIFTS & np.uint64(255)).astype(np.float64)
         self.ends_sentence = np.array([text[-1] in _SENTENCE_ENDS for text in texts])
-        self.starts_upper = kinds[bounds] & 32 != 0
+        self.starts_upper = kinds[bounds] >> np.uint64(8 * _CAPITAL) & np.uint64(1) != 0
 
     def _tokens(self) -> None:
         tokens = read_words(self.joined)
@@ -219,9 +232,7 @@ class _Measure:
         title = dict.fromkeys(read_words(self.head.title), 1)
         named = dict.fromkeys(read_words(self.head.description), 2)
         named.update({word: 3 if word in named else 1 for word in title})
-        about = np.zeros(len(tokens), np.int8)
-        for position in [position for position, word in enumerate(tokens) if word in named]:
-            about[position] = named[tokens[position]]
+        about = self._find_named(tokens, ids, named)
         table = np.stack([lexicon.stopword[ids], about & 1, about >> 1, leaning])
         self.sums = np.add.reduceat(table, starts, axis=1)
         self.low = np.minimum.reduceat(leaning, starts)
@@ -233,6 +244,25 @@ class _Measure:
         if short:
             phrases = _DIGITS.sub("0", "\n".join([self.texts[number] for number in short]).lower()).split("\n")
             self.phrase[short] = list(map(lexicon.phrases.get, phrases, repeat(0.0)))
+
+    def _find_named(self, tokens: list[str], ids: NDArray[np.int32], named: dict[str, int]) -> NDArray[np.int8]:
+        """What the page's head says of each token. Most words are known by number, which is quicker to look up."""
+        number_of = self.lexicon.ids
+        flags = np.zeros(len(self.lexicon.leaning), np.int8)
+        strange = {}
+        for word, bits in named.items():
+            number = number_of.get(word)
+            if number is None:
+                strange[word] = bits
+            else:
+                flags[number] = bits
+        about = flags[ids]
+        if strange:
+            for position in np.flatnonzero(ids == 0).tolist():
+                bits = strange.get(tokens[position], 0)
+                if bits:
+                    about[position] = bits
+        return about
 
     def _own_columns(self) -> None:
         digits, stops, commas, uppers, symbols, money = self.kinds

@@ -28,6 +28,7 @@ _MAX_TITLE = 200
 
 _MARKDOWN_LINK = re.compile(r"\[([^\]\n]{0,300})\]\(\s*<?([^\s)>]{1,2048})")
 _BARE_LINK = re.compile(r"https?://[^\s<>\"'`)\]]{3,2048}")
+_FENCES = re.compile(r"`{3,}")
 _HEADING = re.compile(r"^(#{1,6})[ \t]++(\S.*)$", re.MULTILINE)
 _FRONT_MATTER = re.compile(r"\A---[ \t\r]*+\n(.{0,8000}?)\n---\s*\n", re.DOTALL)
 _FRONT_MATTER_TITLE = re.compile(r"^title:\s*[\"']?(.+?)[\"']?\s*$", re.MULTILINE)
@@ -230,8 +231,22 @@ def _read_json(text: str, url: str) -> Extraction:
     title = None
     if isinstance(value, dict):
         title = next((_text(value[name]) for name in ("title", "name") if _text(value.get(name))), None)
-    pretty = json.dumps(value, indent=2, ensure_ascii=False)
-    return _fenced(pretty, "json", title, url)
+    return _fenced(_pretty(value) or text.strip(), "json", title, url)
+
+
+def _pretty(value: Any) -> str | None:
+    """With indents, unless they would make far more of it: a few KB, nested deeply, can become hundreds of MB."""
+    pieces: list[str] = []
+    size = 0
+    try:
+        for piece in json.JSONEncoder(indent=2, ensure_ascii=False).iterencode(value):
+            pieces.append(piece)
+            size += len(piece)
+            if size > MAX_TEXT_CHARACTERS:
+                return None
+    except RecursionError:
+        return None
+    return "".join(pieces)
 
 
 def _read_json_lines(text: str, url: str) -> Extraction:
@@ -239,9 +254,7 @@ def _read_json_lines(text: str, url: str) -> Extraction:
 
 
 def _fenced(text: str, language: str, title: str | None, url: str) -> Extraction:
-    fence = "```"
-    while fence in text:
-        fence += "`"
+    fence = "`" * max((len(run) + 1 for run in _FENCES.findall(text)), default=3)
     anchors = _anchors(((match.group(), None) for match in _BARE_LINK.finditer(text)), url)
     return Extraction(markdown=f"{fence}{language}\n{text}\n{fence}", method=language, title=title, anchors=anchors)
 

@@ -17,8 +17,13 @@ from scrubjay.model.extraction import Extraction, ExtractOptions, MarkdownBlock,
 METHOD = "scrubjay"
 MAX_CHARACTERS = 12_000_000
 _SPARSE_WORDS = 40  # a page whose body says less may say more in its structured data
+_SMALL_PAGE_CHARACTERS = 2_000
+_LIKELY = 0.05
 _BODY_KEYS = ("articleBody", "text", "reviewBody")
 _DEFAULT_OPTIONS = ExtractOptions()
+_HEAD_TAGS = frozenset(
+    ("title", "meta", "link", "script", "style", "base", "noscript", "template", "object", "bgsound")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +46,26 @@ def parse_html(text: str) -> etree._Element | None:
         recover=True, huge_tree=True, remove_comments=True, remove_pis=True, collect_ids=False, encoding="utf-8"
     )
     try:
-        return etree.fromstring(data, parser)
+        root = etree.fromstring(data, parser)
     except etree.XMLSyntaxError:
         return None
+    if root is not None:
+        _empty_head(root)
+    return root
+
+
+def _empty_head(root: etree._Element) -> None:
+    """Move content out of the head. libxml2 knows HTML 4 only: in a page that leaves out `<body>`, as HTML 5 allows, a
+    `<main>` does not end the head for it."""
+    head = root.find("head")
+    misplaced = [] if head is None else [child for child in head if child.tag not in _HEAD_TAGS]
+    if not misplaced:
+        return
+    body = root.find("body")
+    if body is None:
+        body = etree.SubElement(root, "body")
+    for position, child in enumerate(misplaced):
+        body.insert(position, child)
 
 
 def extract_html(
@@ -61,7 +83,7 @@ def extract_html(
     if tree.blocks:
         scores = _classify(tree, title, metadata, url, classifier)
         metadata["page_type"] = scores.page_type.value
-        blocks = render_markdown(tree, scores.kept, url)
+        blocks = render_markdown(tree, _kept(scores, tree, text), url)
     blocks = _or_structured(blocks, metadata)
     markdown = "".join(block.gap + block.text for block in blocks)
     return Extraction(markdown=markdown, method=METHOD, title=title, metadata=metadata, anchors=anchors, blocks=blocks)
@@ -75,11 +97,19 @@ def explain_html(text: str, url: str) -> list[BlockReport]:
         return []
     title, metadata = read_metadata(root, url)
     scores = _classify(tree, title, metadata, url, None)
-    kept = set(scores.kept)
+    kept = set(_kept(scores, tree, text))
     return [
         BlockReport(block.text, _path_of(tree, block.node), float(scores.scores[i]), i in kept, scores.page_type)
         for i, block in enumerate(tree.blocks)
     ]
+
+
+def _kept(scores: PageScores, tree: BlockTree, text: str) -> list[int]:
+    """The model's choice. A page written in a few lines is unlike all it has learned from, and has little to drop."""
+    if len(text) > _SMALL_PAGE_CHARACTERS:
+        return scores.kept
+    saying = [number for number, block in enumerate(tree.blocks) if any(map(str.isalnum, block.text))]
+    return [number for number in saying if scores.scores[number] >= _LIKELY] or saying
 
 
 def read_head(title: str | None, metadata: Mapping[str, Any], url: str) -> PageHead:

@@ -19,6 +19,8 @@ MAX_VALUES = 1_000
 MAX_ITEMS = 500
 _MAX_TEXT = 10_000
 _MAX_DEPTH = 20
+MAX_MICRODATA_CHARACTERS = 2_000_000
+_PROPERTY_CHARACTERS = 20  # what a property takes up besides its text
 _ADDRESSES = {"href", "src", "action", "poster", "data-src"}
 # Where microdata keeps a value that is not text, by element.
 _VALUE_ATTRIBUTES = {
@@ -81,23 +83,40 @@ def _value(element: etree._Element, attribute: str | None, url: str) -> str | No
 def read_microdata(root: etree._Element, url: str) -> list[dict[str, Any]]:
     """The page's top-level items, each with its type and properties."""
     items = []
+    room = _Room()
     for element in root.iter(etree.Element):
         if element.get("itemscope") is not None and element.get("itemprop") is None:
-            items.append(_item(element, url, 0))
-            if len(items) >= MAX_ITEMS:
+            items.append(_item(element, url, 0, room))
+            if len(items) >= MAX_ITEMS or room.characters < 0:
                 break
     return items
 
 
-def _item(scope: etree._Element, url: str, depth: int) -> dict[str, Any]:
+class _Room:
+    """What a page's microdata may still take up. Properties repeat the text of those inside them, and every further
+    name of one repeats all of it: a few KB can become more than fits anywhere."""
+
+    def __init__(self) -> None:
+        self.characters = MAX_MICRODATA_CHARACTERS
+
+
+def _item(scope: etree._Element, url: str, depth: int, room: _Room) -> dict[str, Any]:
     item: dict[str, Any] = {}
     kind = (scope.get("itemtype") or "").strip()
+    room.characters -= len(kind)
     if kind:
         item["@type"] = kind.removeprefix("https://schema.org/").removeprefix("http://schema.org/")
     for element in _properties(scope):
+        names = (element.get("itemprop") or "").split()
+        before = room.characters
+        room.characters -= _PROPERTY_CHARACTERS
         nested = element.get("itemscope") is not None and depth < _MAX_DEPTH
-        value = _item(element, url, depth + 1) if nested else _property_value(element, url)
-        for name in (element.get("itemprop") or "").split():
+        value = _item(element, url, depth + 1, room) if nested else _property_value(element, url)
+        room.characters -= len(value) if isinstance(value, str) else 0
+        room.characters -= (before - room.characters) * (len(names) - 1)
+        if room.characters < 0:
+            break
+        for name in names:
             known = item.get(name)
             if known is None:
                 item[name] = value

@@ -127,7 +127,7 @@ class CrawledPages(Repository[CrawledPage]):
             .limit(PAGE)
         )
 
-    async def has_content(self, scope_id: str, job_id: str, hashes: Collection[str]) -> Collection[str]:
+    async def with_content(self, scope_id: str, job_id: str, hashes: Collection[str]) -> Collection[str]:
         """Which of these addresses a job found with content of their own."""
         rows = await self.connection.execute(
             select(CrawledPageRow.url_hash).where(

@@ -1,6 +1,7 @@
 """`scrubjay crawl`, `fetch` and `extract`, through real processes, on a real site: also when they are killed."""
 
 import asyncio
+import contextlib
 import json
 import os
 import random
@@ -213,6 +214,73 @@ async def test_ctrl_c_stops_cleanly_and_resume_goes_on(home: Path) -> None:
         assert set(site.generated.paths) <= set(site.counts)
         again = [path for path, count in site.counts.items() if count > 1]
         assert again in ([], ["/robots.txt"])  # a new process asks for that anew
+
+
+def children_of(process_id: int) -> set[int]:
+    """The processes that a process started, and those that they started."""
+    found: set[int] = set()
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            if int(path.read_text().rpartition(")")[2].split()[1]) == process_id:
+                child = int(path.parent.name)
+                found |= {child} | children_of(child)
+    return found
+
+
+async def test_ctrl_c_does_not_wait_for_a_long_crawl_delay_and_twice_stops_at_once(site: Site, home: Path) -> None:
+    site.robots = "User-agent: *\nCrawl-delay: 60\n"
+    site.add("/", ARTICLE.replace("</nav>", "<a href='/a'>a</a><a href='/b'>b</a></nav>"))
+    options = (site.url, "--quiet", "--no-sitemaps", "--delay-ms", "0")
+    with crawling(home, *options) as process:
+        await until(1, site)
+        await asyncio.sleep(1)
+        process.send_signal(signal.SIGINT)
+        output, _ = await asyncio.to_thread(process.communicate, timeout=20)
+    assert (process.returncode, "--resume" in output) == (130, True)
+
+    with crawling(home, *options, "--resume") as process:
+        await until(len(site.requests) + 1, site)
+        await asyncio.sleep(1)
+        children = children_of(process.pid)
+        process.send_signal(signal.SIGINT)
+        await asyncio.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        output, _ = await asyncio.to_thread(process.communicate, timeout=3)
+    assert (process.returncode, "--resume" in output, "Traceback" in output) == (-signal.SIGTERM, True, False)
+    deadline = time.monotonic() + 10
+    while alive := [child for child in children if Path(f"/proc/{child}").exists()]:
+        assert time.monotonic() < deadline, f"left behind: {alive}"
+        await asyncio.sleep(0.1)
+
+
+async def test_a_crawl_paused_elsewhere_while_it_is_resumed_is_left(site: Site, home: Path) -> None:
+    site.robots = "User-agent: *\nCrawl-delay: 60\n"
+    site.add("/", ARTICLE.replace("</nav>", "<a href='/a'>a</a><a href='/b'>b</a><a href='/c'>c</a></nav>"))
+    options = (site.url, "--json", "--no-sitemaps", "--delay-ms", "0")
+    with crawling(home, *options) as process:
+        await until(1, site)
+        await asyncio.sleep(1)
+        process.send_signal(signal.SIGINT)
+        output, _ = await asyncio.to_thread(process.communicate, timeout=20)
+    job_id = json.loads(output)["job_id"]
+
+    with crawling(home, *options, "--resume") as process:
+        await until(len(site.requests) + 2, site)
+        paused = await call(home, "jobs", "pause", job_id)
+        assert paused.returncode == 0, paused.stderr
+        output, _ = await asyncio.to_thread(process.communicate, timeout=20)
+    assert (process.returncode, json.loads(output)["state"]) == (130, "paused")
+
+
+async def test_what_is_not_text_is_printed_all_the_same(site: Site, home: Path) -> None:
+    data = '{"@type": "Article", "headline": "a\\ud800b", "description": "c\\ud800d\\u0000"}'
+    site.add("/", ARTICLE.replace("<head>", f"<head><script type='application/ld+json'>{data}</script>"))
+    site.add("/data", '{"name": "a\\ud800b and some more words"}', "application/json")
+
+    for arguments in (("/", "--json"), ("/",), ("/data",), ("/data", "--json")):
+        result = await call(home, "fetch", site.url + arguments[0], *arguments[1:])
+        assert "Traceback" not in result.stderr, result.stderr
+        assert result.returncode == 0
 
 
 @contextmanager

@@ -271,7 +271,9 @@ async def test_a_user_in_the_address_is_sent_as_basic_credentials_and_not_to_a_r
     assert "authorization" not in site.requests[1].headers
 
 
-@pytest.mark.parametrize("name", ["X-Auth-Key", "X-Auth", "Ocp-Apim-Subscription-Key", "X-Session-Id", "X-JWT-Assertion"])
+@pytest.mark.parametrize(
+    "name", ["X-Auth-Key", "X-Auth", "Ocp-Apim-Subscription-Key", "X-Session-Id", "X-JWT-Assertion"]
+)
 async def test_a_header_that_authenticates_by_another_name_stays_with_its_origin_too(name: str) -> None:
     async with running_site(hosts=2) as site:
         site.pages["/a"] = redirect(site.url_at(2) + "/b")
@@ -295,7 +297,11 @@ async def test_a_cookie_for_a_public_suffix_is_not_taken(site: Site, monkeypatch
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))]
 
     monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", at_home)
-    for host, domain in (("evil.co.uk", "co.uk"), ("evil.github.io", ".GitHub.io"), ("evil.example.co.uk", "example.co.uk")):
+    for host, domain in (
+        ("evil.co.uk", "co.uk"),
+        ("evil.github.io", ".GitHub.io"),
+        ("evil.example.co.uk", "example.co.uk"),
+    ):
         site.pages[f"/{host}"] = Reply("set", headers={"Set-Cookie": f"from={host}; Path=/; Domain={domain}"})
     site.add("/look", "look")
     async with opened() as fetcher:
@@ -451,6 +457,7 @@ def test_secrets_do_not_show_in_what_is_printed() -> None:
     url = parse_url("http://example.org/")
     shown = repr(Credentials.bearer(url, "token-1")) + repr(ProxyServer.parse("http://p.example", "jay", "acorn"))
     shown += repr(parse_url("http://jay:acorn@example.org/"))
+    shown += repr(FetchRequest(url=url.text, headers={"Authorization": "token-1"}, body=b"acorn"))
 
     assert "token-1" not in shown
     assert "acorn" not in shown

@@ -11,8 +11,9 @@ from aiohttp import web
 
 from scrubjay.crawl.addresses import EgressGuard
 from scrubjay.crawl.fetcher import Fetcher, Network
+from scrubjay.errors import ExtractionFailed
 from scrubjay.extract import Extraction, ExtractOptions
-from scrubjay.extract.ai import LanguageModel, PageExtractor
+from scrubjay.extract.ai import LanguageModel, PageExtractor, _read_answer
 from scrubjay.extract.browser import BrowserRenderer
 from scrubjay.extract.crawl4ai import is_installed
 from scrubjay.extract.pool import ExtractionPool
@@ -175,3 +176,10 @@ async def test_a_file_is_read_as_a_file_whatever_the_strategy(pool: ExtractionPo
     found = await PageExtractor(pool).extract(stored, url="https://example.com/x.csv", options=options)
     assert found.method == "csv"
     assert found.metadata["fallback"] == "browser: the content is not a web page"
+
+
+@pytest.mark.timeout(10)
+def test_an_answer_of_blank_lines_takes_no_time() -> None:
+    content = "```json" + "\n" * 200_000 + "x"
+    with pytest.raises(ExtractionFailed):
+        _read_answer(json.dumps({"choices": [{"message": {"content": content}}]}).encode())

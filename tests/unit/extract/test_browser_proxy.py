@@ -167,3 +167,12 @@ async def test_closing_a_session_ends_its_open_tunnels(proxy: BrowserProxy) -> N
         await asyncio.sleep(0.05)
         await proxy.close_session(session)
         assert (await asyncio.wait_for(waiting, 5)).startswith(b"HTTP/1.1 200 ")
+
+
+async def test_a_length_in_odd_digits_is_refused(proxy: BrowserProxy) -> None:
+    session = proxy.open_session()
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(proxy.address.rpartition(":")[2]))
+    head = f"POST http://127.0.0.1:1/ HTTP/1.1\r\nContent-Length: \N{SUPERSCRIPT TWO}\r\n{pass_for(session)}\r\n"
+    writer.write(head.encode("latin-1"))
+    assert (await reader.read()).startswith(b"HTTP/1.1 413 ")
+    writer.close()

@@ -1,6 +1,7 @@
 """Files of every kind become Markdown; hostile ones become one failure with its kind."""
 
 import io
+import json
 import struct
 import zipfile
 import zlib
@@ -224,3 +225,15 @@ def test_markdown_of_blanks_is_read_at_once(text: str) -> None:
 def test_a_heading_is_told_without_its_closing_signs() -> None:
     found = read(b"# One ##  \n\n##  Two\t\n\n### #\n\n#no\n\n#\n\nnot a heading", "text/markdown")
     assert found.metadata["headings"] == [(1, "One"), (2, "Two"), (3, "#")]
+
+
+@pytest.mark.timeout(20)
+def test_a_fence_is_longer_than_every_run_of_backticks() -> None:
+    text = json.dumps(["`" * 500_000, "a ```` b"])
+    assert read(text.encode(), "application/json").markdown.startswith("`" * 500_001 + "json\n")
+    assert read(b'"`` a"', "application/json").markdown.startswith("```json\n")
+
+
+def test_json_does_not_grow_by_its_indents() -> None:
+    text = "[" * 400 + ",".join("1" * 20_000) + "]" * 400
+    assert read(text.encode(), "application/json").markdown == f"```json\n{text}\n```"

@@ -1,9 +1,12 @@
 """Named fields by CSS selectors, JSON-LD and microdata."""
 
+import json
+
 import pytest
 
 from scrubjay.errors import InvalidRequest
 from scrubjay.extract import Extraction, ExtractOptions, extract
+from scrubjay.extract.structured import MAX_MICRODATA_CHARACTERS
 
 URL = "https://example.com/shop/jay"
 PRODUCT = b"""<html><head><title>A wooden jay</title>
@@ -62,3 +65,20 @@ def test_a_selector_that_cannot_be_read_is_the_callers_mistake(selector: str) ->
 def test_deeply_nested_items_end() -> None:
     nested = b"<div itemscope itemprop=x>" * 3000
     assert read(b"<html><body><div itemscope>" + nested).fields is not None
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    "inside",
+    [
+        ("<b itemprop=a>" * 200 + "x " * 5000 + "</b>" * 200) * 20,
+        "<div itemprop='a b c d e f' itemscope>" * 19 + "<b itemprop=a>x</b>" + "</div>" * 19,
+        f"<b itemprop='{' '.join(f'n{number}' for number in range(100_000))}'>{'x' * 9000}</b>",
+    ],
+)
+def test_microdata_does_not_grow_beyond_its_limit(inside: str) -> None:
+    found = read(f"<html><body><div itemscope><i itemprop=first>1</i>{inside}</div></body></html>".encode())
+
+    assert found.fields is not None
+    assert found.fields["microdata"][0]["first"] == "1"
+    assert len(json.dumps(found.fields)) < 2 * MAX_MICRODATA_CHARACTERS
