@@ -26,6 +26,7 @@ from scrubjay.storage.home import own_home, prepare_home
 from scrubjay.storage.schema import require_current
 from scrubjay.storage.secrets import SecretBox, open_secret_box
 
+MOST_EXTRACT_PROCESSES = 4
 UNKNOWN_DATABASE = "3D000"  # PostgreSQL's code for it
 
 
@@ -107,7 +108,8 @@ async def open_network(settings: Settings) -> AsyncIterator[Network]:
 
 
 def _open_pool(settings: Settings) -> ExtractionPool:
-    processes = settings.extract_processes or min(4, os.cpu_count() or 1)
+    # One core is left to the event loop: with more processes than cores, all of them together get less done.
+    processes = settings.extract_processes or max(1, min(MOST_EXTRACT_PROCESSES, (os.cpu_count() or 1) - 1))
     return ExtractionPool(processes=processes, page_seconds=settings.extract_seconds)
 
 

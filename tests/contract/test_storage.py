@@ -1187,6 +1187,40 @@ async def test_the_first_page_with_a_content_is_found_within_its_job(database: D
         assert await pages.first_with_content("site_x", "job_2", ["c"]) == {}
 
 
+async def test_a_duplicate_of_what_the_job_has_not_found_is_doubtful(database: Database, family: Family) -> None:
+    def of(number: int) -> str:
+        return f"{number:064}"
+
+    async with database.writing() as connection:
+        pages = CrawledPages(connection)
+        await pages.put(
+            [
+                crawled(family, 1, content_sha256="c"),
+                crawled(family, 2, content_sha256="c", duplicate_of=of(1)),
+                crawled(family, 3, content_sha256="d", duplicate_of=of(1)),
+                crawled(family, 4, content_sha256="e", duplicate_of=of(9)),
+                crawled(family, 5, content_sha256="f", duplicate_of=of(6)),
+                crawled(family, 6, error_type="http_error"),
+            ]
+        )
+        doubtful = [page.url_hash for page in await pages.doubtful_duplicates(family.job.id)]
+        assert doubtful == [of(3), of(4), of(5)]
+        assert await pages.with_content("site_x", family.job.id, [of(1), of(2), of(6), of(9)]) == {of(1)}
+        await pages.acquit("site_x", [of(4), of(5)])
+        assert [page.url_hash for page in await pages.doubtful_duplicates(family.job.id)] == [of(3)]
+        assert await pages.doubtful_duplicates(family.job.id, after=of(3)) == []
+
+
+async def test_a_lease_that_ran_out_is_free_for_others_only(database: Database, family: Family) -> None:
+    options: dict[str, Any] = {"now": LATER + timedelta(hours=1), "until": LATER, "limit": 10}
+    async with database.writing() as connection:
+        frontier = Frontier(connection)
+        await frontier.add_new([FrontierItem(job_id=family.job.id, url_hash="1" * 64, url="http://a/", host="a")])
+        assert len(await frontier.lease(family.job.id, "one", **options)) == 1
+        assert await frontier.lease(family.job.id, "one", **options) == []
+        assert len(await frontier.lease(family.job.id, "two", **options)) == 1
+
+
 async def test_a_site_memory_is_replaced_and_the_newest_of_a_host_is_found(database: Database, family: Family) -> None:
     def memory(scope_id: str, content: bytes, at: datetime) -> SiteMemory:
         return SiteMemory(

@@ -13,9 +13,10 @@ from tests.workshop import wait_until
 
 from scrubjay.bootstrap import Scrubjay, open_scrubjay
 from scrubjay.connectors.web_batch import Batch, BatchWriter
-from scrubjay.errors import Conflict, InvalidRequest, Unavailable, UrlBlocked
+from scrubjay.errors import Conflict, HostBlocked, InvalidRequest, Unavailable, UrlBlocked
 from scrubjay.model.crawl_spec import read_spec
 from scrubjay.model.crawling import HostSettings
+from scrubjay.model.extraction import ExtractOptions
 from scrubjay.model.job import FINISHED_STATES, Job, JobRequest, JobState
 from scrubjay.model.tenant import Principal
 from scrubjay.services.crawls import page_record
@@ -773,10 +774,12 @@ async def test_slow_hosts_do_not_keep_others_waiting(crawler: Crawler) -> None:
         await crawler.finish(job, JobState.CANCELLED)
 
 
+@pytest.mark.parametrize("patience", [15, 0])
 async def test_a_cache_that_does_not_answer_for_a_while_fails_no_page(
-    crawler: Crawler, monkeypatch: pytest.MonkeyPatch
+    crawler: Crawler, monkeypatch: pytest.MonkeyPatch, patience: int
 ) -> None:
-    monkeypatch.setattr("scrubjay.connectors.web_pages.OUTAGE_SECONDS", 0.2, raising=False)
+    monkeypatch.setattr("scrubjay.connectors.web_pages.OUTAGE_SECONDS", 0.2)
+    monkeypatch.setattr("scrubjay.connectors.web_pages.MAX_OUTAGES", patience)
     async with running_site(pages=60) as site:
         site.latency_seconds = 0.01
         job = await crawler.start(site.url, concurrency=4)
@@ -794,7 +797,8 @@ async def test_a_cache_that_does_not_answer_for_a_while_fails_no_page(
         await asyncio.sleep(1.5)
         monkeypatch.setattr(crawler.jay.cache, "admit", admit)
         done = await crawler.finish(job)
-    assert "internal" not in (done.result or {})["errors"]
+    result = done.result or {}
+    assert (done.state, "internal" in result["errors"], result["left_in_queue"]) == (JobState.COMPLETED, False, 0)
 
 
 async def test_a_database_that_hangs_up_costs_no_retry_and_counts_nothing_twice(
@@ -841,3 +845,76 @@ async def test_the_progress_reaches_its_total(crawler: Crawler) -> None:
     assert job.progress["current"] == job.progress["total"] == result["fetched"]
     assert job.progress["queued"] == 0
     assert (result["skipped"] > 0, result["redirects"] > 0) == (True, True)
+
+
+async def test_a_robots_txt_that_breaks_in_the_middle_is_waited_for(
+    crawler: Crawler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scrubjay.connectors.web_pages.ROBOTS_UNREACHABLE_SECONDS", 0.4)
+    monkeypatch.setattr("scrubjay.storage.cache_keys.ROBOTS_UNREACHABLE_SECONDS", 0.2)
+    async with running_site(pages=60) as site:
+        site.latency_seconds = 0.02
+        job = await crawler.start(site.url, concurrency=2, retries=0)
+
+        async def under_way() -> bool:
+            return len(site.requests) > 20
+
+        await wait_until(under_way, "the crawl is under way")
+        await crawler.jay.jobs.make_request(crawler.who, job.id, JobRequest.PAUSE)
+        await crawler.finish(job, JobState.PAUSED)
+        await crawler.jay.cache.clear("cache:robots")
+        answers = [Reply("broken", 503)] * 2
+        site.robots = lambda _: answers.pop() if answers else Reply("", content_type="text/plain")
+        await crawler.jay.jobs.make_request(crawler.who, job.id, JobRequest.RESUME)
+        done = await crawler.finish(job)
+
+    assert answers == []
+    assert "robots_unreachable" not in (done.result or {})["errors"]
+
+
+async def test_a_start_that_is_written_in_several_ways_is_one_start(crawler: Crawler, site: Site) -> None:
+    site.add("/", link())
+
+    result = await crawler.crawl(site.url, site.url + "/", site.url + "/#top", site.url.replace("http:", "HTTP:"))
+
+    assert asked(site) == ["/"]
+    assert (result["discovered"], result["fetched"]) == (1, 1)
+
+
+async def test_what_is_learned_of_more_hosts_than_fit_into_memory_is_kept(
+    crawler: Crawler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scrubjay.connectors.web_batch.MAX_MEMORIES", 1)
+    async with running_site(hosts=3) as site:
+        site.add("/", link(site.url_at(2) + "/b", site.url_at(3) + "/c"))
+        site.add("/b", link(site.url + "/d"))
+        for path in ("/c", "/d"):
+            site.add(path, link())
+        await crawler.crawl(site.url, extent="anywhere", mode="sequential")
+
+    for host in (1, 2, 3):
+        assert await crawler.jay.crawls.site_memory(crawler.who, f"127.0.0.{host}") is not None
+
+
+async def test_a_single_page_obeys_robots_txt_and_blocks_wherever_it_redirects_to(crawler: Crawler) -> None:
+    async with running_site(hosts=2) as site:
+        site.robots = "User-agent: *\nDisallow: /private\n"
+        site.pages["/a"] = redirect("/private/x")
+        site.pages["/b"] = redirect(site.url_at(2) + "/c")
+        site.pages["/ok"] = redirect("/c")
+        for path in ("/private/x", "/c"):
+            site.add(path, link())
+        blocked = HostSettings(tenant_id=crawler.who.tenant_id, host="127.0.0.2", is_blocked=True)
+        async with crawler.jay.database.writing() as connection:
+            await Hosts(connection).add(blocked)
+
+        async def fetch(path: str) -> str:
+            spec = read_spec({"start_urls": [site.url + path]})
+            response, _ = await crawler.jay.crawls.fetch_page(crawler.who, spec, ExtractOptions())
+            return response.url
+
+        assert await fetch("/ok") == site.url + "/c"
+        for path in ("/a", "/b"):
+            with pytest.raises(HostBlocked):
+                await fetch(path)
+        assert (site.counts["/private/x"], site.counts["/c"]) == (0, 1)

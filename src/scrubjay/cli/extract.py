@@ -8,7 +8,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from scrubjay.cli.context import admin, cell, console, print_json, run
+from scrubjay.cli.context import admin, cell, console, print_json, printable, run
 from scrubjay.cli.crawl_options import IgnoreRobots
 from scrubjay.errors import InvalidRequest
 from scrubjay.model.crawl_spec import read_spec
@@ -45,7 +45,7 @@ def extract_file(
             }
         )
     else:
-        sys.stdout.write((_for_terminal(found.markdown) if sys.stdout.isatty() else found.markdown) + "\n")
+        sys.stdout.write(printable(_for_terminal(found.markdown) if sys.stdout.isatty() else found.markdown) + "\n")
 
 
 @app.command("explain")

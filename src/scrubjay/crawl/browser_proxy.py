@@ -124,6 +124,8 @@ class BrowserProxy:
             await self._serve(head, session, reader, writer)
         except _Refused as refusal:
             await _answer(writer, refusal)
+        except asyncio.CancelledError:
+            pass  # only we cancel, and then wait for the end; asyncio would log a traceback for each connection
         except (OSError, TimeoutError, asyncio.IncompleteReadError, _BudgetUsedUp):
             pass  # the browser is told by the end of the connection, and the session knows about its budget
         finally:
@@ -202,6 +204,8 @@ async def _read_head(reader: asyncio.StreamReader) -> _Head:
     except asyncio.LimitOverrunError as error:
         raise _Refused(431, "Request Header Fields Too Large") from error
     parts = lines[0].split(" ")
+    if any("\n" in line or "\r" in line for line in lines):
+        raise _Refused(400, "Bad Request")
     if len(parts) != 3 or not parts[2].startswith("HTTP/1."):
         raise _Refused(400, "Bad Request")
     headers = []

@@ -37,9 +37,9 @@ class PoliteFetcher:
         visited: list[str] = []
         hop = request
         while True:
-            answer = await self._try(replace(hop, follow_redirects=False))
+            answer = await self._try(replace(hop, follow_redirects=False) if hop.follow_redirects else hop)
             if not (request.follow_redirects and answer.is_redirect):
-                return replace(answer, requested_url=request.url, redirects=tuple(visited))
+                return replace(answer, requested_url=request.url, redirects=tuple(visited)) if visited else answer
             hop = replace(hop, url=next_hop(answer, visited, request.max_redirects).text)
 
     async def _try(self, request: FetchRequest) -> FetchResponse:

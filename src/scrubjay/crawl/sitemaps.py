@@ -51,7 +51,7 @@ async def read_sitemaps(
     limits = limits or SitemapLimits()
     waiting = deque(_Waiting(url) for url in start_urls)
     files: set[str] = set()
-    seen: set[str] = set()
+    seen: set[int] = set()  # hashes: a million addresses would weigh more than all else
     while waiting:
         item = waiting.popleft()
         key = _key(item.url)
@@ -69,8 +69,8 @@ async def read_sitemaps(
         for number, entry in enumerate(parsed.entries):
             if number % _ENTRIES_PER_TURN == _ENTRIES_PER_TURN - 1:
                 await asyncio.sleep(0)
-            if entry.url not in seen:
-                seen.add(entry.url)
+            if hash(entry.url) not in seen:
+                seen.add(hash(entry.url))
                 yield entry
                 if len(seen) >= limits.max_urls:
                     return

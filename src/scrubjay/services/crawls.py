@@ -3,11 +3,12 @@
 import hashlib
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import Any
 
 from scrubjay.connectors.web_job import DISCOVERY_KIND, KIND, WebCrawler, seal_spec
 from scrubjay.connectors.web_store import markdown_of, unpack_details
-from scrubjay.crawl.fetcher import FetchRequest, FetchResponse
+from scrubjay.crawl.fetcher import Fetcher, FetchRequest, FetchResponse, next_hop
 from scrubjay.crawl.politeness import Manners, Politeness
 from scrubjay.crawl.robots import Robots
 from scrubjay.crawl.urls import normalize_url, parse_url
@@ -96,31 +97,18 @@ class CrawlService:
     async def fetch_page(
         self, principal: Principal, spec: CrawlSpec, options: ExtractOptions
     ) -> tuple[FetchResponse, Extraction]:
-        """One page, now: its answer and what it says. Redirects are followed."""
+        """One page, now: its answer and what it says. Redirects are followed, where blocks and robots.txt allow it."""
         require(principal, Scope.WRITE)
-        url = spec.start_urls[0]
+        crawler = self._crawler
+        politeness = Politeness(crawler.cache, crawler.database, principal.tenant_id, Manners())
         async with AsyncExitStack() as stack:
-            fetcher = await stack.enter_async_context(await self._crawler.open_fetcher(principal.tenant_id, spec))
-            if spec.respect_robots:
-                user_agent = spec.user_agent or self._crawler.settings.crawl_user_agent
-                verdict = await Robots(fetcher, self._crawler.cache, user_agent=user_agent).allowed(url)
-                if not verdict.allowed:
-                    raise HostBlocked(verdict.message or "robots.txt does not allow this page.")
-            response = await fetcher.fetch(
-                FetchRequest(
-                    url=url,
-                    timeout_seconds=spec.timeout_seconds,
-                    max_bytes=spec.max_bytes,
-                    max_redirects=spec.max_redirects,
-                    follow_redirects=spec.follow_redirects,
-                )
-            )
+            fetcher = await stack.enter_async_context(await crawler.open_fetcher(principal.tenant_id, spec))
+            response = await self._fetch_allowed(fetcher, politeness, spec)
             if response.status >= 400:
                 raise FetchFailed(
                     f"{response.url} answered with HTTP status {response.status}.", error_type="http_error"
                 )
-            politeness = Politeness(self._crawler.cache, None, principal.tenant_id, Manners())
-            extraction = await self._crawler.open_extractor(stack, politeness).extract(
+            extraction = await crawler.open_extractor(stack, politeness).extract(
                 response.body,
                 url=response.url,
                 content_type=response.content_type,
@@ -128,6 +116,27 @@ class CrawlService:
                 options=options,
             )
         return response, extraction
+
+    async def _fetch_allowed(self, fetcher: Fetcher, politeness: Politeness, spec: CrawlSpec) -> FetchResponse:
+        user_agent = spec.user_agent or self._crawler.settings.crawl_user_agent
+        robots = Robots(fetcher, self._crawler.cache, user_agent=user_agent)
+        request = FetchRequest(
+            url=spec.start_urls[0],
+            timeout_seconds=spec.timeout_seconds,
+            max_bytes=spec.max_bytes,
+            follow_redirects=False,
+        )
+        visited: list[str] = []
+        while True:
+            await politeness.require_open(parse_url(request.url).host)
+            if spec.respect_robots:
+                verdict = await robots.allowed(request.url)
+                if not verdict.allowed:
+                    raise HostBlocked(verdict.message or "robots.txt does not allow this page.")
+            response = await fetcher.fetch(request)
+            if not (spec.follow_redirects and response.is_redirect):
+                return replace(response, requested_url=spec.start_urls[0], redirects=tuple(visited))
+            request = replace(request, url=next_hop(response, visited, spec.max_redirects).text)
 
 
 def site_scope(tenant_id: str, spec: CrawlSpec) -> str:

@@ -176,3 +176,28 @@ async def test_a_length_in_odd_digits_is_refused(proxy: BrowserProxy) -> None:
     writer.write(head.encode("latin-1"))
     assert (await reader.read()).startswith(b"HTTP/1.1 413 ")
     writer.close()
+
+
+async def test_a_line_feed_cannot_add_a_header(proxy: BrowserProxy) -> None:
+    session = proxy.open_session()
+    async with listening() as site:
+        head = f"GET http://127.0.0.1:{site.port}/ HTTP/1.1\r\nX-A: 1\nX-Evil: 1\r\n{pass_for(session)}"
+        assert (await ask(proxy, head)).startswith(b"HTTP/1.1 400 ")
+        assert site.requests == []
+
+
+async def test_closing_a_session_with_open_tunnels_says_nothing_to_the_log(proxy: BrowserProxy) -> None:
+    complaints: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, complaint: complaints.append(complaint))
+    session = proxy.open_session()
+    async with listening() as site:
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(proxy.address.rpartition(":")[2]))
+        writer.write(f"CONNECT 127.0.0.1:{site.port} HTTP/1.1\r\n{pass_for(session)}\r\n".encode())
+        await reader.readuntil(b"\r\n\r\n")
+        await proxy.close_session(session)
+        assert await reader.read() == b""
+        writer.close()
+        await asyncio.sleep(0.05)
+
+    assert session.tasks == set()
+    assert complaints == []
