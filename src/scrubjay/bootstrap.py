@@ -108,8 +108,7 @@ async def open_network(settings: Settings) -> AsyncIterator[Network]:
 
 
 def _open_pool(settings: Settings) -> ExtractionPool:
-    # One core is left to the event loop: with more processes than cores, all of them together get less done.
-    processes = settings.extract_processes or max(1, min(MOST_EXTRACT_PROCESSES, (os.cpu_count() or 1) - 1))
+    processes = settings.extract_processes or min(MOST_EXTRACT_PROCESSES, os.cpu_count() or 1)
     return ExtractionPool(processes=processes, page_seconds=settings.extract_seconds)
 
 

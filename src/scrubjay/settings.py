@@ -58,7 +58,7 @@ class Settings(BaseSettings):
         description="`sqlite:///…`, `postgresql://…`, `mysql://…` or `mssql://…`. Default: `$home/scrubjay.db`.",
     )
     extract_processes: int | None = Field(
-        None, ge=1, le=64, description="Processes that turn pages into text. Default: one less than cores, at most 4."
+        None, ge=1, le=64, description="Processes that turn pages into text. Default: one per core, at most 4."
     )
     extract_seconds: float = Field(
         20.0, ge=1, le=600, description="How long the extraction of one page may take before it is given up."

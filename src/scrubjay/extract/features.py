@@ -258,10 +258,9 @@ class _Measure:
                 flags[number] = bits
         about = flags[ids]
         if strange:
-            for position in np.flatnonzero(ids == 0).tolist():
-                bits = strange.get(tokens[position], 0)
-                if bits:
-                    about[position] = bits
+            unknown = np.flatnonzero(ids == 0).tolist()
+            for position in [position for position in unknown if tokens[position] in strange]:
+                about[position] = strange[tokens[position]]
         return about
 
     def _own_columns(self) -> None:
