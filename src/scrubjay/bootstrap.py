@@ -22,7 +22,7 @@ from scrubjay.settings import Settings
 from scrubjay.storage.blobs import BlobStore, open_blob_store
 from scrubjay.storage.cache import Cache, open_cache
 from scrubjay.storage.database import Database, connect_or_explain, open_database
-from scrubjay.storage.home import own_home, prepare_home
+from scrubjay.storage.home import open_spool, own_home, prepare_home
 from scrubjay.storage.schema import require_current
 from scrubjay.storage.secrets import SecretBox, open_secret_box
 
@@ -100,7 +100,11 @@ async def open_scrubjay(settings: Settings, *, working: bool = False) -> AsyncIt
 @asynccontextmanager
 async def open_network(settings: Settings) -> AsyncIterator[Network]:
     """The way out, by itself: for commands that need nothing that is stored."""
-    network = Network(EgressGuard(settings.allowed_private_networks), user_agent=settings.crawl_user_agent)
+    network = Network(
+        EgressGuard(settings.allowed_private_networks),
+        user_agent=settings.crawl_user_agent,
+        spool_folder=open_spool(settings.home),
+    )
     try:
         yield network
     finally:

@@ -31,5 +31,7 @@ def _require_text(arguments: list[str]) -> None:
 
 
 def _fail(message: str) -> NoReturn:
-    print(f"scrubjay: {message}", file=sys.stderr)  # noqa: T201 - this is the command line
+    # A message may quote what a server said.
+    shown = "".join(character if character.isprintable() else " " for character in message)
+    print(f"scrubjay: {shown}", file=sys.stderr)  # noqa: T201 - this is the command line
     sys.exit(1)

@@ -2,6 +2,7 @@
 
 import gc
 import json
+import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -74,6 +75,13 @@ def cell(text: str | None) -> Text:
 
 def print_json(value: Any) -> None:
     console.print_json(printable(json.dumps(value, default=str, ensure_ascii=False)))
+
+
+def print_markdown(markdown: str) -> None:
+    """What a page or file says: to a terminal line by line as `cell` leaves it, elsewhere as it is."""
+    if sys.stdout.isatty():
+        markdown = "\n".join(cell(line).plain for line in markdown.expandtabs().split("\n"))
+    sys.stdout.write(printable(markdown) + "\n")
 
 
 def printable(text: str) -> str:

@@ -1,6 +1,5 @@
 """`scrubjay extract`: turn what lies in a file into Markdown, and see why."""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,7 +7,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from scrubjay.cli.context import admin, cell, console, print_json, printable, run
+from scrubjay.cli.context import admin, cell, console, print_json, print_markdown, run
 from scrubjay.cli.crawl_options import IgnoreRobots
 from scrubjay.errors import InvalidRequest
 from scrubjay.model.crawl_spec import read_spec
@@ -45,7 +44,7 @@ def extract_file(
             }
         )
     else:
-        sys.stdout.write(printable(_for_terminal(found.markdown) if sys.stdout.isatty() else found.markdown) + "\n")
+        print_markdown(found.markdown)
 
 
 @app.command("explain")
@@ -89,11 +88,6 @@ async def _fetch(url: str, ignore_robots: bool) -> "tuple[bytes, str, list[Repea
         response, extraction = await jay.crawls.fetch_page(who, spec, ExtractOptions())
         memory = await jay.crawls.site_memory(who, host_of(response.url))
     return response.body, response.url, [] if memory is None else memory.explain(extraction)
-
-
-def _for_terminal(markdown: str) -> str:
-    """Line by line what `cell` leaves: a file may hold codes that steer a terminal."""
-    return "\n".join(cell(line).plain for line in markdown.expandtabs().split("\n"))
 
 
 def _read(path: Path) -> bytes:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from scrubjay.cli.context import admin, print_json, printable, run
+from scrubjay.cli.context import admin, print_json, print_markdown, run
 from scrubjay.cli.crawl_options import (
     Auth,
     Bearer,
@@ -71,7 +71,7 @@ def fetch(
                 }
             )
         else:
-            sys.stdout.write(printable(found.markdown) + "\n")
+            print_markdown(found.markdown)
         if found.verdict is not Verdict.CONTENT and not as_json:
             reason = f": {found.verdict_reason}" if found.verdict_reason else ""
             sys.stderr.write(f"scrubjay: this looks like no content ({found.verdict}{reason})\n")

@@ -52,7 +52,7 @@ _SESSION_SEGMENT = re.compile(rf"/{_SESSION_NAME}[=:_-](?:{_TOKEN})(?=/|$)", re.
 _SESSION_HINT = re.compile(r"sess|sid[=:_-]|cfid|cftoken|zenid|/\([a-z]\(", re.IGNORECASE)
 
 _NUMBER = re.compile(r"\d+")
-_LONG_HEX = re.compile(r"(?=[0-9a-f]*\d)[0-9a-f]{8,}", re.IGNORECASE)
+_LONG_HEX = re.compile(r"[0-9a-f]{8,}", re.IGNORECASE)
 
 
 def strip_session(url: str) -> str:
@@ -148,7 +148,12 @@ def _year_in_query(query: str) -> int | None:
 
 def shape_of(url: str) -> str:
     """What addresses of one kind have in common: numbers and long hexadecimal parts are replaced by a letter."""
-    return _NUMBER.sub("N", _LONG_HEX.sub("H", url))
+    return _NUMBER.sub("N", _LONG_HEX.sub(_shorten_hex, url))
+
+
+def _shorten_hex(found: re.Match[str]) -> str:
+    """A word of the letters a to f alone is a word."""
+    return "H" if any(map(str.isdigit, found[0])) else found[0]
 
 
 class _Shape:

@@ -4,7 +4,7 @@ import re
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator, model_validator
 
 from scrubjay.errors import InvalidRequest
 from scrubjay.model.patterns import MAX_PATTERN_LENGTH, UrlPattern
@@ -16,6 +16,16 @@ _FORBIDDEN_HEADERS = frozenset(
 
 Pattern = Annotated[str, StringConstraints(min_length=1, max_length=MAX_PATTERN_LENGTH)]
 Address = Annotated[str, StringConstraints(min_length=1, max_length=2048, strip_whitespace=True)]
+
+
+def _check_header_name(name: str) -> None:
+    if not _NAME.fullmatch(name) or name.lower() in _FORBIDDEN_HEADERS:
+        raise ValueError(f"the header '{name[:50]}' cannot be set")
+
+
+def _check_header_value(name: str, value: str) -> None:
+    if len(value) > 8000 or any(ord(character) < 32 and character != "\t" for character in value):
+        raise ValueError(f"the value of the header '{name[:50]}' cannot be sent")
 
 
 class CrawlStrategy(StrEnum):
@@ -48,6 +58,14 @@ class CrawlAuth(Strictness):
     type: Literal["basic", "bearer", "api_key"]
     name: str | None = Field(None, max_length=200)  # user name, or the header's name
     secret: str = Field(repr=False, max_length=10_000)
+
+    @model_validator(mode="after")
+    def _check_header(self) -> "CrawlAuth":
+        if self.type == "api_key" and self.name is not None:
+            _check_header_name(self.name)
+        if self.type != "basic":
+            _check_header_value(self.name or self.type, self.secret)
+        return self
 
 
 class CrawlSpec(Strictness):
@@ -95,10 +113,8 @@ class CrawlSpec(Strictness):
     @classmethod
     def _check_headers(cls, headers: dict[str, str]) -> dict[str, str]:
         for name, value in headers.items():
-            if not _NAME.fullmatch(name) or name.lower() in _FORBIDDEN_HEADERS:
-                raise ValueError(f"the header '{name[:50]}' cannot be set")
-            if len(value) > 8000 or any(ord(character) < 32 and character != "\t" for character in value):
-                raise ValueError(f"the value of the header '{name[:50]}' cannot be sent")
+            _check_header_name(name)
+            _check_header_value(name, value)
         return headers
 
     @field_validator("user_agent")

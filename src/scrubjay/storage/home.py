@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +12,8 @@ from scrubjay.storage.secrets import KEY_FILE, read_private_file
 
 ADMIN_KEY_FILE = "admin.key"
 KEY_LENGTHS = range(32, 257)
+SPOOL_FOLDER = "spool"
+SPOOL_SECONDS = 24 * 60 * 60
 LOCK_FILE = "lock"
 
 
@@ -41,6 +44,24 @@ def _read_key_file(path: Path) -> str | None:
         return None
     except OSError as error:
         raise HomeUnusable(f"The key file {path} cannot be read: {error.strerror}.") from error
+
+
+def open_spool(home: Path) -> Path | None:
+    """Where large bodies wait while they are read; without a data folder, the system's own place for such files.
+
+    What a killed process left there is removed after a day: nobody waits for a page that long.
+    """
+    if not home.is_dir():
+        return None
+    folder = home / SPOOL_FOLDER
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        for leftover in folder.iterdir():
+            if time.time() - leftover.stat().st_mtime > SPOOL_SECONDS:
+                leftover.unlink(missing_ok=True)
+    except OSError as error:
+        raise HomeUnusable(f"The folder {folder} cannot be used: {error.strerror}.") from error
+    return folder
 
 
 @contextmanager

@@ -47,3 +47,21 @@ def test_a_secret_is_not_shown() -> None:
     spec = read_spec({"start_urls": ["http://a.org/"], "auth": {"type": "bearer", "secret": "acorn"}})
 
     assert "acorn" not in repr(spec)
+
+
+@pytest.mark.parametrize(
+    "auth",
+    [
+        {"type": "api_key", "name": "Host", "secret": "x"},
+        {"type": "api_key", "name": "X Key", "secret": "x"},
+        {"type": "api_key", "name": "X-Key", "secret": "a\r\nX-Other: b"},
+        {"type": "bearer", "secret": "a\nb"},
+        {"type": "magic", "secret": "x"},
+    ],
+)
+def test_credentials_that_cannot_be_sent_are_refused_before_the_job(auth: dict[str, str]) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        read_spec({"start_urls": ["http://example.org/"], "auth": auth})
+
+    assert str(refused.value.details["field"]).startswith("auth")
+    assert "a\r\n" not in refused.value.message
