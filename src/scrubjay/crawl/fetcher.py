@@ -35,6 +35,7 @@ SPOOL_BYTES = 1024 * 1024  # a larger body waits in a file, so that many of them
 _CHUNK_BYTES = 64 * 1024
 _MAX_HEADER_BYTES = 64 * 1024
 _MAX_HEADERS = 256
+_MAX_COOKIES = 10_000
 _MAX_HEAD_BYTES = 256 * 1024  # all headers together; they are kept with the page
 _CONNECT_SECONDS = 15.0
 _DNS_CACHE_SECONDS = 60
@@ -331,6 +332,8 @@ class Fetcher:
         ) as response:
             if sum(len(name) + len(value) for name, value in response.raw_headers) > _MAX_HEAD_BYTES:
                 raise FetchFailed("The answer's headers are too large.", error_type="protocol")
+            if response.cookies and len(self._session.cookie_jar) > _MAX_COOKIES:
+                self._session.cookie_jar.clear()  # a crawl of the whole web must not remember all of it
             body, file, size, truncated = b"", None, 0, False
             if hop.method != "HEAD" and response.status != 304:
                 body, file, size, truncated = await self._read(request, response)

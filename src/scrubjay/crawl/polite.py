@@ -17,6 +17,8 @@ FIRST_BACKOFF_SECONDS = 0.5
 LONGEST_BACKOFF_SECONDS = 30.0
 _RETRIED_FAILURES = frozenset({"timeout", "connection", "dns", "incomplete", "proxy"})
 _RETRIED_STATUSES = frozenset({429, 500, 502, 503, 504, 522, 524})
+# What the host answered cannot be used, but it does answer.
+_ANSWERS = frozenset({"too_large", "bad_encoding", "bad_redirect", "too_many_redirects", "redirect_loop"})
 _FAULTS_OF_HOST = frozenset({"timeout", "connection", "dns", "tls", "incomplete", "protocol"})
 
 
@@ -71,8 +73,8 @@ class PoliteFetcher:
             try:
                 answer = await self.fetcher.fetch(request)
             except FetchFailed as error:
-                if error.error_type in _FAULTS_OF_HOST:
-                    await self.politeness.report(host, success=False)
+                if error.error_type in _FAULTS_OF_HOST or error.error_type in _ANSWERS:
+                    await self.politeness.report(host, success=error.error_type in _ANSWERS)
                 raise
         await self.politeness.report(host, success=answer.status < 500 and answer.status != 429)
         return answer

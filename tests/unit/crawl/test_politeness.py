@@ -23,7 +23,7 @@ from scrubjay.storage.schema import require_current
 from scrubjay.storage.tenants import Tenants
 
 # A request is granted its moment here and seen there; what lies between is the noise of a loaded machine.
-NOISE_SECONDS = 0.012
+NOISE_SECONDS = 0.025
 
 
 @pytest.fixture(params=["memory", pytest.param("redis", marks=pytest.mark.redis)])

@@ -334,6 +334,9 @@ def own_calls(family: Family) -> Mapping[type[Repository[Any]], Mapping[str, Cal
             "known": lambda pages: pages.known("s", ["h"]),
             "first_with_content": lambda pages: pages.first_with_content("s", job_id, ["c"]),
             "of_job": read_pages,
+            "doubtful_duplicates": lambda pages: pages.doubtful_duplicates(job_id),
+            "with_content": lambda pages: pages.with_content("s", job_id, ["h"]),
+            "acquit": lambda pages: pages.acquit("s", ["h"]),
         },
         SiteMemories: {
             "recall": lambda memories: memories.recall(tenant_id, "s", "h"),
