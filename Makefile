@@ -26,7 +26,7 @@ test: install ## Run the tests but the slowest; what needs a missing server is s
 	$(BIN)/python -m pytest -n 4 --dist worksteal -m 'not slow'
 
 test-all: install ## Run all tests; a missing server is a failure
-	SCRUBJAY_TEST_REQUIRE_SERVERS=1 $(BIN)/python -m pytest -n 4 --dist worksteal
+	SCRUBJAY_TEST_REQUIRE_SERVERS=1 $(BIN)/python -m pytest -n 4 --dist worksteal --durations=15
 
 check: install ## Lint, types, import layers, generated docs
 	$(BIN)/ruff check src tests bench

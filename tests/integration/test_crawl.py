@@ -64,6 +64,12 @@ async def crawling(settings: Settings) -> AsyncIterator[Crawler]:
         yield Crawler(jay, await jay.access.open_as_admin(settings.home))
 
 
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=[pytest.mark.postgres, pytest.mark.slow])])
+def backend(request: pytest.FixtureRequest) -> str:
+    """PostgreSQL as well in `make test-all`: all of this twice would take minutes."""
+    return str(request.param)
+
+
 @pytest.fixture
 async def crawler(settings: Settings) -> AsyncIterator[Crawler]:
     async with crawling(settings) as opened:

@@ -55,6 +55,8 @@ class CrawledPages(Repository[CrawledPage]):
 
     async def put(self, pages: Sequence[CrawledPage]) -> None:
         """Store pages in place of what was known of them."""
+        # In one order: two crawls that store the same pages would otherwise wait for each other in a circle.
+        pages = sorted(pages, key=lambda page: (page.scope_id, page.url_hash))
         for start in range(0, len(pages), BATCH):
             by_key = {(page.scope_id, page.url_hash): page for page in pages[start : start + BATCH]}
             for scope_id in {scope for scope, _ in by_key}:
@@ -80,7 +82,7 @@ class CrawledPages(Repository[CrawledPage]):
                     "took_ms": page.duration_ms,
                     "seen_at": page.seen_at,
                 }
-                for page in seen
+                for page in sorted(seen, key=lambda page: page.url_hash)
             ]
             await self.connection.execute(_CONFIRM, values)
 
