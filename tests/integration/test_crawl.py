@@ -552,6 +552,16 @@ async def test_a_crawl_with_an_unknown_field_or_an_inner_address_is_refused(craw
     assert refused.value.details["field"] == "start_urls.0"
 
 
+async def test_originals_of_pages_that_did_not_change_are_kept_too(crawler: Crawler) -> None:
+    async with running_site(pages=3) as site:
+        await crawler.crawl(site.url)
+        result = await crawler.crawl(site.url, keep_originals=True)
+
+    pages = [page async for page in crawler.jay.crawls.pages(crawler.who, result["job_id"]) if page.error_type is None]
+    assert len(pages) >= 4
+    assert [page.url for page in pages if not await crawler.jay.crawls.original(page)] == []
+
+
 async def test_originals_are_kept_when_asked(crawler: Crawler, site: Site) -> None:
     body = link()
     site.add("/", body)

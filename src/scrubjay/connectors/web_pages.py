@@ -58,7 +58,6 @@ class Outcome:
     response: FetchResponse | None = None
     extraction: Extraction | None = None
     body_sha256: str | None = None
-    original_kept: bool = False
     asked_for_changes: bool = False
     target: str | None = None  # where it redirects to
     unchanged: bool = False
@@ -117,7 +116,7 @@ class PageFetcher:
     async def _process(self, outcome: Outcome) -> None:
         item = outcome.item
         await self.polite.politeness.require_open(item.host)
-        request = self._request(outcome)
+        request = await self._request(outcome)
         for _ in range(MAX_ROUNDS):
             if not await self._obey_robots(outcome, request.url):
                 return
@@ -182,9 +181,12 @@ class PageFetcher:
                 await asyncio.sleep(error.wait_seconds + 0.01)
         return await attempt()
 
-    def _request(self, outcome: Outcome) -> FetchRequest:
+    async def _request(self, outcome: Outcome) -> FetchRequest:
         spec, known = self.spec, outcome.known
         conditional = known is not None and not spec.refresh and is_reusable(known, spec.extraction)
+        if known is not None and conditional and spec.keep_originals:
+            # An earlier crawl may not have kept them.
+            conditional = known.body_sha256 is not None and await self.blobs.exists(known.body_sha256)
         outcome.asked_for_changes = conditional
         return FetchRequest(
             url=outcome.item.url,
@@ -219,14 +221,13 @@ class PageFetcher:
 
     async def _take_content(self, outcome: Outcome, response: FetchResponse) -> None:
         outcome.body_sha256 = await _hash_body(response)
+        if self.spec.keep_originals:
+            await self._keep_original(response)
         known = outcome.known
         same_body = known is not None and known.body_sha256 == outcome.body_sha256
         if known is not None and same_body and not self.spec.refresh and is_reusable(known, self.spec.extraction):
             outcome.unchanged = True
             return
-        if self.spec.keep_originals:
-            await self._keep_original(response)
-            outcome.original_kept = True
         outcome.extraction = await self.extractor.extract(
             response.file or response.body,
             url=response.url,
