@@ -163,7 +163,7 @@ def zstd_bomb() -> bytes:
     return b"".join(parts) + compressor.flush()
 
 
-_BROKEN_GZIP = gzip.compress(b"<p>whole</p>" * 1000)[:-600] + b"not gzip at all" * 20
+_BROKEN_GZIP = gzip.compress(b"<p>whole</p>" * 1000, mtime=0)[:-600] + b"not gzip at all" * 20
 
 
 # Answers that break the protocol.
@@ -209,7 +209,9 @@ _WIRE_FAULTS: dict[str, Misbehaviour] = {
     "brotli-bomb": _bomb("br", brotli_bomb),
     "broken-brotli": _fixed("Content-Encoding: br", "Content-Length: 9", body=b"\xff\xff\xffnot br"),
     "broken-gzip": _fixed("Content-Encoding: gzip", f"Content-Length: {len(_BROKEN_GZIP)}", body=_BROKEN_GZIP),
-    "cut-gzip": _fixed("Content-Encoding: gzip", "Content-Length: 30", body=gzip.compress(b"whole" * 1000)[:30]),
+    "cut-gzip": _fixed(
+        "Content-Encoding: gzip", "Content-Length: 30", body=gzip.compress(b"whole" * 1000, mtime=0)[:30]
+    ),
     "endless-body": _endless_body,
     "endless-robots": _endless_robots,
     "garbage": _garbage,
