@@ -23,10 +23,10 @@ run: install ## Crawl URL=… if given, then serve on http://127.0.0.1:8642 (dat
 	$(BIN)/scrubjay serve
 
 test: install ## Run the tests but the slowest; what needs a missing server is skipped and says so
-	$(BIN)/python -m pytest -n 4 --dist worksteal -m 'not slow'
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not slow'
 
 test-all: install ## Run all tests; a missing server is a failure
-	SCRUBJAY_TEST_REQUIRE_SERVERS=1 $(BIN)/python -m pytest -n 4 --dist worksteal --durations=15
+	SCRUBJAY_TEST_REQUIRE_SERVERS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --durations=15
 
 check: install ## Lint, types, import layers, generated docs
 	$(BIN)/ruff check src tests bench
