@@ -19,7 +19,7 @@ from scrubjay.model.crawling import HostSettings
 from scrubjay.model.extraction import ExtractOptions
 from scrubjay.model.job import FINISHED_STATES, Job, JobRequest, JobState
 from scrubjay.model.tenant import Principal
-from scrubjay.services.crawls import page_record
+from scrubjay.services.crawls import crawl_scope, page_record
 from scrubjay.settings import Settings
 from scrubjay.storage.crawled_pages import CrawledPages
 from scrubjay.storage.hosts import Hosts
@@ -560,6 +560,16 @@ async def test_originals_of_pages_that_did_not_change_are_kept_too(crawler: Craw
     pages = [page async for page in crawler.jay.crawls.pages(crawler.who, result["job_id"]) if page.error_type is None]
     assert len(pages) >= 4
     assert [page.url for page in pages if not await crawler.jay.crawls.original(page)] == []
+
+
+def test_a_scope_is_never_another_tenants_whatever_it_is_called() -> None:
+    plain = read_spec({"start_urls": ["http://example.org/"]})
+    theirs = crawl_scope("ten_a", plain)
+    named = read_spec({"start_urls": ["http://example.org/other"], "scope_id": theirs})
+
+    assert len({theirs, crawl_scope("ten_b", plain), crawl_scope("ten_b", named), crawl_scope("ten_a", named)}) == 4
+    moved = named.model_copy(update={"start_urls": ("http://example.org/moved",)})
+    assert crawl_scope("ten_a", named) == crawl_scope("ten_a", moved)
 
 
 async def test_originals_are_kept_when_asked(crawler: Crawler, site: Site) -> None:

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -206,11 +206,12 @@ class BatchWriter:
             )  # fmt: skip
             batch.seen.append(seen)
         else:
-            batch.pages.append(self._failed_page(outcome, now))
+            batch.pages.append(self._row(outcome, now))
         if outcome.extraction is not None and not outcome.skipped:
             batch.found += self._follow(outcome, outcome.extraction)
 
-    def _failed_page(self, outcome: Outcome, now: datetime) -> CrawledPage:
+    def _row(self, outcome: Outcome, now: datetime) -> CrawledPage:
+        """What is known of a page whether or not it has content."""
         item, response = outcome.item, outcome.response
         return CrawledPage(
             scope_id=self._scope_id,
@@ -231,23 +232,14 @@ class BatchWriter:
         )
 
     def _page(self, outcome: Outcome, extraction: Extraction, now: datetime) -> CrawledPage:
-        item, response = outcome.item, outcome.response
+        response = outcome.response
         if response is None:
             raise ValueError("an outcome with content has a response")
         content_sha256 = hash_content(extraction.markdown)
-        return CrawledPage(
-            scope_id=self._scope_id,
-            url_hash=item.url_hash,
-            tenant_id=self._job.tenant_id,
-            job_id=self._job.id,
-            url=item.url,
-            depth=item.depth,
-            parent_url=item.parent_url,
-            status=response.status,
-            content_type=storable(response.content_type),
+        return replace(
+            self._row(outcome, now),
             etag=storable(response.etag),
             last_modified=storable(response.last_modified),
-            size_bytes=response.size,
             body_sha256=outcome.body_sha256,
             content_sha256=content_sha256,
             duplicate_of=self._duplicate_of(outcome, extraction, content_sha256),
@@ -255,8 +247,6 @@ class BatchWriter:
             method=extraction.method,
             content=pack_text(extraction.markdown),
             details=pack_details(extraction, kept_headers(response.headers), response.url, self._spec.extraction),
-            duration_ms=outcome.duration_ms,
-            fetched_at=now,
             changed_at=changed_at(outcome.known, content_sha256, now),
         )
 

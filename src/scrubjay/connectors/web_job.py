@@ -83,11 +83,12 @@ class WebCrawler:
     async def crawl(self, context: JobContext) -> Mapping[str, Any]:
         try:
             spec = unseal_spec(context.payload["spec"], self.secrets)
-        except (InvalidRequest, SecretUnreadable, KeyError) as error:
+            scope_id = str(context.payload["scope_id"])
+        except (InvalidRequest, SecretUnreadable, KeyError, TypeError, ValueError) as error:
             raise JobFailedForGood(f"The crawl cannot be run as it was asked for: {error}") from error
         async with AsyncExitStack() as stack:
             pages = await self._open_pages(context, spec, stack)
-            crawl = WebCrawl(context, spec, str(context.payload["scope_id"]), pages, self.database)
+            crawl = WebCrawl(context, spec, scope_id, pages, self.database)
             return await crawl.run()
 
     async def _open_pages(self, context: JobContext, spec: CrawlSpec, stack: AsyncExitStack) -> PageFetcher:

@@ -72,7 +72,7 @@ class CrawlSpec(Strictness):
     """The payload of a `crawl` job. Limits are those of the specifications, widened for the command line."""
 
     start_urls: tuple[Address, ...] = Field(min_length=1, max_length=1000)
-    scope_id: str | None = Field(None, max_length=32)  # whose pages these are; by default the site's own
+    scope_id: str | None = Field(None, max_length=32)  # crawls of one tenant that name the same one share pages
 
     strategy: CrawlStrategy = CrawlStrategy.BFS
     mode: CrawlMode = CrawlMode.CONCURRENT

@@ -40,8 +40,10 @@ class CrawlService:
         for number, text in enumerate(spec.start_urls):
             url = parse_url(text, field=f"start_urls.{number}")
             self._crawler.network.guard.check_host(url.host)
-        spec = spec.model_copy(update={"scope_id": spec.scope_id or site_scope(principal.tenant_id, spec)})
-        payload = {"spec": seal_spec(spec, self._crawler.secrets), "scope_id": spec.scope_id}
+        payload = {
+            "spec": seal_spec(spec, self._crawler.secrets),
+            "scope_id": crawl_scope(principal.tenant_id, spec),
+        }
         return await self._jobs.submit(principal, KIND, payload, priority=priority)
 
     async def discover(self, principal: Principal, spec: DiscoverySpec) -> Job:
@@ -60,7 +62,7 @@ class CrawlService:
     async def find_unfinished(self, principal: Principal, spec: CrawlSpec) -> Job | None:
         """The newest crawl from these start URLs that is not done: paused, failed, or cut off."""
         require(principal, Scope.READ)
-        scope_id = spec.scope_id or site_scope(principal.tenant_id, spec)
+        scope_id = crawl_scope(principal.tenant_id, spec)
         async with self._crawler.database.reading() as connection:
             found = await Jobs(connection).page(
                 JobRow.tenant_id == principal.tenant_id,
@@ -139,13 +141,22 @@ class CrawlService:
             request = replace(request, url=next_hop(response, visited, spec.max_redirects).text)
 
 
-def site_scope(tenant_id: str, spec: CrawlSpec) -> str:
-    """Crawls from the same start URLs know each other's pages."""
+def crawl_scope(tenant_id: str, spec: CrawlSpec) -> str:
+    """Crawls that name the same scope, or else start at the same URLs, know each other's pages.
+
+    The tenant is part of it: whatever scope somebody names, it is never another tenant's.
+    """
+    if spec.scope_id is not None:
+        return _scope("named", tenant_id, spec.scope_id)
     try:
         starts = sorted(normalize_url(url) for url in spec.start_urls)
     except InvalidRequest as error:
         raise InvalidRequest(error.message, field="start_urls") from error
-    return "site_" + hashlib.sha256("\n".join([tenant_id, *starts]).encode()).hexdigest()[:27]
+    return _scope("site", tenant_id, *starts)
+
+
+def _scope(*parts: str) -> str:
+    return "site_" + hashlib.sha256("\n".join(parts).encode()).hexdigest()[:27]
 
 
 def page_record(page: CrawledPage) -> dict[str, Any]:
