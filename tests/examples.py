@@ -18,14 +18,18 @@ from scrubjay.model.content import (
     Chunk,
     ChunkContentType,
     Collection,
+    Content,
     Document,
     DocumentLogLine,
     DocumentSource,
     DocumentStatus,
     DocumentVersion,
     Embedding,
+    GenerationState,
+    IndexGeneration,
     IngestionRule,
     OutboxEvent,
+    QueuedPage,
     Tag,
 )
 from scrubjay.model.crawling import (
@@ -59,6 +63,7 @@ from scrubjay.model.watching import Delivery, DeliveryStatus, Story, Watch, Watc
 from scrubjay.storage.chunks import Chunks
 from scrubjay.storage.collections import Collections
 from scrubjay.storage.configs import CrawlConfigs
+from scrubjay.storage.contents import Contents
 from scrubjay.storage.crawled_pages import CrawledPages
 from scrubjay.storage.deliveries import Deliveries
 from scrubjay.storage.document_logs import DocumentLogs
@@ -66,7 +71,9 @@ from scrubjay.storage.documents import Documents
 from scrubjay.storage.domains import Domains
 from scrubjay.storage.embeddings import Embeddings
 from scrubjay.storage.frontier import Frontier
+from scrubjay.storage.generations import Generations
 from scrubjay.storage.hosts import Hosts
+from scrubjay.storage.ingest_queue import IngestQueue
 from scrubjay.storage.inventory import Assistants, InventoryFiles, Responses, VectorStoreFiles
 from scrubjay.storage.job_events import JobEvents
 from scrubjay.storage.jobs import Jobs
@@ -85,6 +92,7 @@ from scrubjay.storage.tables import NOUNS
 from scrubjay.storage.tags import Tags
 from scrubjay.storage.tenants import Tenants
 from scrubjay.storage.versions import DocumentVersions
+from scrubjay.storage.vocabulary import Vocabulary, Word
 from scrubjay.storage.watches import Stories, Watches, WatchItems
 from scrubjay.storage.webhooks import Webhooks
 from scrubjay.storage.workers import Workers
@@ -228,6 +236,13 @@ def _document(family: Family) -> Document:
         crawled_at=LATER,
         updated_at=LATER,
         deleted_at=MOMENT,
+        chunking=NESTED,
+        is_purging=True,
+        indexed_version=3,
+        index_revision=5,
+        index_due_at=LATER,
+        index_lease=new_id("wrk"),
+        index_attempts=2,
     )
 
 
@@ -462,7 +477,7 @@ EXAMPLES: Mapping[AnyRepository, Callable[[Family], Any]] = {
     DocumentVersions: lambda family: DocumentVersion(
         tenant_id=family.tenant_id, document_id=family.document.id, version=1 + secrets.randbelow(2**30),
         title=UNICODE, content_sha256=new_hash(), original_sha256=new_hash(), size_bytes=BIG_NUMBER,
-        details=NESTED, operation_id=new_id("cop"), created_at=MOMENT,
+        details=NESTED, operation_id=new_id("cop"), created_at=MOMENT, ended_at=LATER,
     ),
     DocumentLogs: lambda family: DocumentLogLine(
         tenant_id=family.tenant_id, document_id=family.document.id, level="warning", message=unique() + UNICODE,
@@ -471,12 +486,25 @@ EXAMPLES: Mapping[AnyRepository, Callable[[Family], Any]] = {
     Chunks: lambda family: Chunk(
         id=new_id("chnk"), tenant_id=family.tenant_id, document_id=family.document.id, version=2,
         chunk_index=secrets.randbelow(2**30), content=UNICODE * 2000, content_sha256=new_hash(), start_char=5,
-        end_char=6, token_count=7, embedding_model="mödel", section_header=UNICODE,
+        end_char=6, token_count=7, embedding_model="mödel", section_header=UNICODE, context=UNICODE,
         content_type=ChunkContentType.TABLE, created_at=MOMENT,
     ),
     Embeddings: lambda family: Embedding(
         content_sha256=new_hash(), model="mödel", dimensions=3, vector=bytes(range(256)) * 300, created_at=MOMENT
     ),
+    Contents: lambda family: Content(
+        tenant_id=family.tenant_id, content_sha256=new_hash(), body=bytes(range(256)) * 300,
+        created_at=MOMENT,
+    ),
+    Generations: lambda family: IndexGeneration(
+        embedder=UNICODE, model="mödel", dimensions=3, place=UNICODE, state=GenerationState.RETIRED,
+        created_at=MOMENT, live_at=LATER,
+    ),
+    IngestQueue: lambda family: QueuedPage(
+        job_id=family.job.id, tenant_id=family.tenant_id, scope_id=new_id("site"), url_hash=new_hash(),
+        created_at=MOMENT,
+    ),
+    Vocabulary: lambda family: Word(tenant_id=family.tenant_id, word=secrets.token_hex(8) + "ß世🦜", created_at=MOMENT),
     Outbox: lambda family: OutboxEvent(
         tenant_id=family.tenant_id, topic="document.changed", payload=NESTED, created_at=MOMENT,
         published_at=LATER,

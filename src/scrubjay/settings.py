@@ -57,11 +57,29 @@ class Settings(BaseSettings):
         None,
         description="`sqlite:///…`, `postgresql://…`, `mysql://…` or `mssql://…`. Default: `$home/scrubjay.db`.",
     )
+    embedder: Literal["wordllama", "minilm", "tei", "openai"] = Field(
+        "wordllama",
+        description="What makes vectors: `wordllama` (built in), `minilm` (extra), or a server (`tei`, `openai`).",
+    )
+    embedding_api_key: SecretStr | None = Field(None, description="Key for `embedding_url`.")
+    embedding_dimensions: int | None = Field(
+        None, ge=1, le=16_384, description="Length of the vectors that `embedding_url` gives. Default: asked for once."
+    )
+    embedding_model: str | None = Field(None, description="Model that `embedding_url` is asked for.")
+    embedding_url: str | None = Field(
+        None, description="A TEI server, or the base of an OpenAI-compatible API (`https://…/v1`)."
+    )
     extract_processes: int | None = Field(
         None, ge=1, le=64, description="Processes that turn pages into text. Default: one per core, at most 4."
     )
     extract_seconds: float = Field(
         20.0, ge=1, le=600, description="How long the extraction of one page may take before it is given up."
+    )
+    index_api_key: SecretStr | None = Field(None, description="Key for a Qdrant server.")
+    index_url: str | None = Field(
+        None,
+        description="Where the search index is: `postgresql` (in the database, with pgvector), a Qdrant server's "
+        "`http(s)://…`, or a folder. Default: `$home/index`.",
     )
     jobs_database_url: str | None = Field(
         None,
@@ -83,6 +101,12 @@ class Settings(BaseSettings):
         "auto", description="`human`, `json`, or `auto`: human on a terminal, JSON otherwise."
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least severe level logged.")
+    rerank_api_key: SecretStr | None = Field(None, description="Key for `rerank_url`.")
+    rerank_kind: Literal["tei", "cohere"] = Field("tei", description="How `rerank_url` is spoken to.")
+    rerank_model: str | None = Field(None, description="Model that `rerank_url` is asked for.")
+    rerank_url: str | None = Field(
+        None, description="A TEI server, or the base of a Cohere-style API, that reranks results when asked to."
+    )
     s3_access_key_id: SecretStr | None = Field(None, description="Access key for `s3://` bodies.")
     s3_allow_http: bool = Field(False, description="Allow an S3 endpoint without TLS.")
     s3_endpoint: str | None = Field(None, description="Endpoint of an S3-compatible server.")
@@ -144,6 +168,17 @@ class Settings(BaseSettings):
     def is_embedded(self) -> bool:
         """Whether one process owns the data folder (SQLite holds the data or the job records)."""
         return any(url.startswith("sqlite") for url in (self.resolved_database_url, self.resolved_jobs_database_url))
+
+    @property
+    def is_index_embedded(self) -> bool:
+        """Whether the index is a folder, which one process has to itself."""
+        return self.index_url is None or not (
+            self.index_url == "postgresql" or self.index_url.startswith(("http://", "https://"))
+        )
+
+    @property
+    def index_folder(self) -> Path:
+        return Path(self.index_url).expanduser().absolute() if self.index_url else self.home / "index"
 
     @classmethod
     def settings_customise_sources(

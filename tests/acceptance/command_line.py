@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
+from tests.preloaded import run_command
 
 SCRUBJAY = [sys.executable, "-m", "scrubjay.cli"]
 PATIENCE_SECONDS = 60
@@ -28,15 +29,11 @@ def environment(**settings: str) -> dict[str, str]:
 
 def run(*arguments: str, home: Path, folder: Path | None = None, **settings: str) -> subprocess.CompletedProcess[str]:
     """Run a command to its end, in `folder` (by default the one that `home` is in)."""
-    return subprocess.run(
-        [*SCRUBJAY, "--home", str(home), *arguments],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_SECONDS,
+    return run_command(
+        ["--home", str(home), *arguments],
         cwd=folder or home.parent,
-        env=environment(**settings),
-        check=False,
+        environment=environment(**settings),
+        timeout=PATIENCE_SECONDS,
     )
 
 

@@ -9,11 +9,11 @@ from uuid import UUID
 
 import httpx
 from fastapi import FastAPI
-from fastapi.routing import iter_route_contexts
+from fastapi.routing import APIWebSocketRoute, iter_route_contexts
 
 from scrubjay.api.app import app_around
 from scrubjay.bootstrap import Scrubjay, open_scrubjay
-from scrubjay.model.ids import uuid_from_id
+from scrubjay.model.ids import new_id, uuid_from_id
 from scrubjay.model.job import Job
 from scrubjay.model.tenant import ApiKey, Principal, Scope
 from scrubjay.settings import Settings
@@ -41,10 +41,36 @@ def places(app: FastAPI) -> list[Place]:
     """Every method of every route; a kind of route that this does not understand fails the test that asks."""
     found = []
     for route in iter_route_contexts(app.routes):
+        if isinstance(route.route, APIWebSocketRoute):
+            continue
         if not (route.path and route.methods):
             raise AssertionError(f"{route!r} needs a place in these tests")
         found += [Place(method, route.path) for method in route.methods]
     return sorted(found)
+
+
+def sockets(app: FastAPI) -> list[str]:
+    """The pattern of every route that opens a WebSocket."""
+    routes = iter_route_contexts(app.routes)
+    return sorted(route.path or "" for route in routes if isinstance(route.route, APIWebSocketRoute))
+
+
+PREFIX_OF = {
+    "collection_id": "coll",
+    "config_id": "ccfg",
+    "document_id": "adoc",
+    "job_id": "job",
+    "key_id": "cred",
+    "proxy_id": "prx",
+    "source_id": "cplan",
+    "tag_id": "tag",
+}
+
+
+def some_ids() -> dict[str, str]:
+    """A well-formed value for every parameter in a path; the ids are nobody's."""
+    ids = {name: new_id(prefix) for name, prefix in PREFIX_OF.items()}
+    return ids | {"request": "pause", "host": "nobody.example"}
 
 
 @dataclass(frozen=True)
@@ -89,8 +115,14 @@ class House:
         async with self.client(key) as client:
             return await client.request(method, path, **options)
 
+    async def api(self, method: str, path: str, key: Key, *, status: int = 200, **options: Any) -> Any:
+        """What `/api/v1` answers, after a look at the status."""
+        answer = await self.ask(method, f"/api/v1{path}", key, **options)
+        assert answer.status_code == status, f"{method} {path}: {answer.status_code} {answer.text[:1000]}"
+        return answer.json() if answer.content else None
+
 
 @asynccontextmanager
-async def open_house(settings: Settings) -> AsyncIterator[House]:
-    async with open_scrubjay(settings) as jay:
+async def open_house(settings: Settings, *, working: bool = False) -> AsyncIterator[House]:
+    async with open_scrubjay(settings, working=working) as jay:
         yield House(jay, await jay.access.open_as_admin(settings.home))

@@ -3,19 +3,23 @@
 import asyncio
 import json
 import re
+import shutil
 import string
+from collections.abc import AsyncIterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import httpx
 import pytest
+import pytest_asyncio
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import select, update
-from tests.acceptance.house import PUBLIC_PATHS, House, Key, Place, open_house, places
+from tests.acceptance.house import PUBLIC_PATHS, House, Key, Place, open_house, places, some_ids
 from tests.logbook import Logbook, keep_logbook
 
 from scrubjay import __version__
@@ -33,7 +37,7 @@ from scrubjay.errors import (
     Unavailable,
 )
 from scrubjay.model.clock import utc_now
-from scrubjay.model.ids import new_id, new_uuid
+from scrubjay.model.ids import new_uuid
 from scrubjay.settings import Settings
 from scrubjay.storage.sign_ins import SignInRow
 
@@ -43,10 +47,6 @@ BROWSER = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 # Only their shape is asked about; nothing is opened.
 EVERYWHERE = places(app_around(None))  # type: ignore[arg-type]
 GUARDED = [place for place in EVERYWHERE if place.pattern not in PUBLIC_PATHS]
-
-
-def some_ids() -> dict[str, str]:
-    return {"job_id": new_id("job"), "key_id": new_id("cred"), "request": "pause"}
 
 
 # --- Health
@@ -60,14 +60,20 @@ async def test_health_needs_no_key_and_says_that_the_process_is_up(house: House)
 async def test_ready_needs_no_key_and_names_every_part(house: House) -> None:
     answer = await house.ask("GET", "/api/v1/health/ready")
     assert answer.status_code == 200
-    assert answer.json() == {"status": "ready", "checks": {"database": True, "blobs": True, "cache": True}}
+    assert answer.json() == {
+        "status": "ready",
+        "checks": {"database": True, "blobs": True, "cache": True, "index": True},
+    }
 
 
 async def test_ready_is_503_and_names_the_part_that_is_down(settings: Settings) -> None:
     async with open_house(settings.model_copy(update={"cache_url": NOWHERE})) as house:
         answer = await house.ask("GET", "/api/v1/health/ready")
         assert answer.status_code == 503
-        assert answer.json() == {"status": "not_ready", "checks": {"database": True, "blobs": True, "cache": False}}
+        assert answer.json() == {
+            "status": "not_ready",
+            "checks": {"database": True, "blobs": True, "cache": False, "index": True},
+        }
         assert (await house.ask("GET", "/api/v1/health")).status_code == 200
 
 
@@ -577,9 +583,22 @@ QUERIES = st.dictionaries(
 PATH_TEXT = st.text(min_size=1, max_size=40) | st.sampled_from(["\x00", "..", "../..", string.punctuation, "x" * 5000])
 
 
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared(
+    tmp_path_factory: pytest.TempPathFactory, migrated_databases: list[Path]
+) -> AsyncIterator[tuple[House, Key]]:
+    """One house for all who only throw things at it."""
+    home = tmp_path_factory.mktemp("shared")
+    for file in migrated_databases:
+        shutil.copy(file, home)
+    async with open_house(Settings(home=home)) as house:
+        yield house, await house.key()
+
+
+@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("place", [place for place in EVERYWHERE if place.method != "HEAD"], ids=str)
 @hypothesis_settings(
-    max_examples=20,
+    max_examples=12,
     deadline=None,
     database=None,
     derandomize=True,
@@ -587,8 +606,9 @@ PATH_TEXT = st.text(min_size=1, max_size=40) | st.sampled_from(["\x00", "..", ".
 )
 @given(data=st.data())
 async def test_whatever_is_sent_the_answer_is_never_a_5xx(
-    house: House, admin: Key, place: Place, data: st.DataObject
+    shared: tuple[House, Key], place: Place, data: st.DataObject
 ) -> None:
+    house, admin = shared
     ids = some_ids()
     for name in ids:
         if f"{{{name}}}" in place.pattern and data.draw(st.booleans(), label=f"odd {name}"):

@@ -51,7 +51,8 @@ asyncio.run(main(*sys.argv[1:]))
     params=[
         "sqlite",
         pytest.param("postgres", marks=pytest.mark.postgres),
-        pytest.param("mysql", marks=pytest.mark.mysql),
+        # Making tables takes MariaDB seconds; in `make test`, the tests of jobs do it once (`on_every_database`).
+        pytest.param("mysql", marks=[pytest.mark.mysql, pytest.mark.slow]),
     ]
 )
 def empty(request: pytest.FixtureRequest, home: Path) -> Settings:
@@ -295,6 +296,7 @@ async def test_a_lock_that_is_not_had_in_time_stops_the_upgrade(
 
 
 @pytest.mark.mysql
+@pytest.mark.slow
 async def test_databases_on_one_server_do_not_wait_for_each_others_upgrades(
     home: Path, mysql_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

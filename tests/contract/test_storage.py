@@ -83,7 +83,8 @@ def by_name(repository: AnyRepository) -> str:
     params=[
         "sqlite",
         pytest.param("postgresql", marks=pytest.mark.postgres),
-        pytest.param("mysql", marks=pytest.mark.mysql),
+        # In `make test`, the tests of jobs stand for MariaDB (`on_every_database`).
+        pytest.param("mysql", marks=[pytest.mark.mysql, pytest.mark.slow]),
     ],
 )
 def database_settings(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:

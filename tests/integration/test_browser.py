@@ -8,6 +8,7 @@ from ipaddress import ip_network
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 from tests import servers
 
 from scrubjay.crawl.addresses import EgressGuard
@@ -17,7 +18,7 @@ from scrubjay.extract.ai import PageExtractor
 from scrubjay.extract.browser import BrowserRenderer
 from scrubjay.extract.pool import ExtractionPool
 
-pytestmark = [pytest.mark.browser]
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
 Pages = dict[str, bytes | tuple[int, dict[str, str], bytes]]
 
@@ -66,6 +67,13 @@ async def serving(pages: Pages, host: str = "127.0.0.1") -> AsyncIterator[Site]:
 async def rendering(network: str = "127.0.0.1/32", **options: float) -> AsyncIterator[BrowserRenderer]:
     guard = EgressGuard([ip_network(network)])
     async with BrowserRenderer(guard, chromium_path=servers.chromium(), **options) as renderer:  # type: ignore[arg-type]
+        yield renderer
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def browser() -> AsyncIterator[BrowserRenderer]:
+    """Shared by this module, because a Chromium takes seconds to start; each page has a context of its own."""
+    async with rendering() as renderer:
         yield renderer
 
 
@@ -119,23 +127,23 @@ class Datagrams(asyncio.DatagramProtocol):
         self.received.append(data)
 
 
-async def test_scripts_have_run_in_what_is_given_back() -> None:
+async def test_scripts_have_run_in_what_is_given_back(browser: BrowserRenderer) -> None:
     page = (
         b"<title>x</title><div id=root></div><script>document.getElementById('root').innerHTML='<p>Filled</p>'</script>"
     )
-    async with serving({"/": page}) as site, rendering() as browser:
+    async with serving({"/": page}) as site:
         rendered = await browser.render(site.url + "/")
     assert (rendered.status, rendered.url) == (200, site.url + "/")
     assert '<div id="root"><p>Filled</p></div>' in rendered.html
 
 
-async def test_what_appears_late_after_scrolling_and_behind_a_cookie_dialog_is_there() -> None:
+async def test_what_appears_late_after_scrolling_and_behind_a_cookie_dialog_is_there(browser: BrowserRenderer) -> None:
     page = b"""<div style="height:3000px" id=long></div><p id=end></p>
         <div id="cookie-banner"><button onclick="document.body.append('refused')">Reject all</button>
         <button onclick="document.body.append('accepted')">Accept all</button></div>
         <script>setTimeout(() => document.body.append("later"), 300);
         addEventListener("scroll", () => { document.getElementById("end").textContent = "scrolled"; });</script>"""
-    async with serving({"/": page}) as site, rendering() as browser:
+    async with serving({"/": page}) as site:
         html = (await browser.render(site.url + "/")).html
     assert "later" in html
     assert '<p id="end">scrolled</p>' in html
@@ -143,15 +151,11 @@ async def test_what_appears_late_after_scrolling_and_behind_a_cookie_dialog_is_t
     assert "accepted</body>" not in html
 
 
-async def test_nothing_a_page_asks_for_reaches_a_forbidden_address() -> None:
+async def test_nothing_a_page_asks_for_reaches_a_forbidden_address(browser: BrowserRenderer) -> None:
     loop = asyncio.get_running_loop()
     transport, datagrams = await loop.create_datagram_endpoint(Datagrams, local_addr=("127.0.0.2", 0))
     udp = f"127.0.0.2:{transport.get_extra_info('sockname')[1]}"
-    async with (
-        serving({}, "127.0.0.2") as forbidden,
-        serving(probing(forbidden.url, udp)) as site,
-        rendering() as browser,
-    ):
+    async with serving({}, "127.0.0.2") as forbidden, serving(probing(forbidden.url, udp)) as site:
         html = (await browser.render(site.url + "/")).html
         await asyncio.sleep(0.5)
     transport.close()
@@ -186,23 +190,22 @@ async def test_the_same_page_reaches_the_same_address_once_the_guard_allows_it()
 @pytest.mark.parametrize(
     "target", ["http://169.254.169.254", "http://10.0.0.1", "http://[::1]:PORT", "http://2130706434:PORT"]
 )
-async def test_other_ways_to_write_a_forbidden_address_are_refused_too(target: str) -> None:
+async def test_other_ways_to_write_a_forbidden_address_are_refused_too(browser: BrowserRenderer, target: str) -> None:
     async with AsyncExitStack() as stack:
         forbidden = await stack.enter_async_context(serving({}, "::1" if "::1" in target else "127.0.0.2"))
         target = target.replace("PORT", forbidden.url.rpartition(":")[2])
         site = await stack.enter_async_context(serving(probing(target)))
-        browser = await stack.enter_async_context(rendering())
         assert "all tried" in (await browser.render(site.url + "/")).html
         assert forbidden.connections == 0
 
 
-async def test_a_redirect_of_the_page_itself_to_a_forbidden_address_is_blocked() -> None:
+async def test_a_redirect_of_the_page_itself_to_a_forbidden_address_is_blocked(browser: BrowserRenderer) -> None:
     async with serving({"/x": b"secret"}, "127.0.0.2") as forbidden:
         pages: Pages = {
             "/moved": (302, {"Location": f"{forbidden.url}/x"}, b""),
             "/script": f"<script>location = '{forbidden.url}/x'</script>".encode(),
         }
-        async with serving(pages) as site, rendering() as browser:
+        async with serving(pages) as site:
             with pytest.raises(UrlBlocked):
                 await browser.render(site.url + "/moved")
             with pytest.raises(UrlBlocked):
@@ -212,19 +215,22 @@ async def test_a_redirect_of_the_page_itself_to_a_forbidden_address_is_blocked()
         assert forbidden.connections == 0
 
 
-async def test_pages_share_neither_cookies_nor_storage() -> None:
+async def test_pages_share_neither_cookies_nor_storage(browser: BrowserRenderer) -> None:
     page = b"""<p id=p></p><script>p.textContent = document.cookie + localStorage.x;
         document.cookie = "a=1"; localStorage.x = "y"</script>"""
-    async with serving({"/": page}) as site, rendering() as browser:
+    async with serving({"/": page}) as site:
         for _ in range(2):
             assert '<p id="p">undefined</p>' in (await browser.render(site.url + "/")).html
 
 
-async def test_a_page_that_never_answers_is_given_up_in_time_and_the_next_one_works() -> None:
-    async with serving({"/": b"<p>fine", "/slow": (0, {}, b"")}) as site, rendering(page_seconds=3.0) as browser:
-        await browser.render(site.url + "/")
-        with pytest.raises(FetchFailed) as failed:
-            await browser.render(site.url + "/slow")
+async def test_a_page_that_never_answers_is_given_up_in_time_and_the_next_one_works(
+    browser: BrowserRenderer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serving({"/": b"<p>fine", "/slow": (0, {}, b"")}) as site:
+        with monkeypatch.context() as patched:
+            patched.setattr(browser, "_page_seconds", 3.0)
+            with pytest.raises(FetchFailed) as failed:
+                await browser.render(site.url + "/slow")
         assert failed.value.error_type == "browser_timeout"
         assert "fine" in (await browser.render(site.url + "/")).html
 
@@ -245,9 +251,9 @@ async def test_a_page_that_loads_too_much_is_too_large() -> None:
         assert failed.value.error_type == "too_large"
 
 
-async def test_a_download_is_not_a_page() -> None:
+async def test_a_download_is_not_a_page(browser: BrowserRenderer) -> None:
     file = (200, {"Content-Type": "application/zip", "Content-Disposition": "attachment; filename=x.zip"}, b"PK")
-    async with serving({"/x.zip": file}) as site, rendering() as browser:
+    async with serving({"/x.zip": file}) as site:
         with pytest.raises(FetchFailed) as failed:
             await browser.render(site.url + "/x.zip")
         assert failed.value.error_type == "not_a_page"
@@ -268,8 +274,10 @@ document.getElementById("root").innerHTML =
 
 
 @pytest.mark.parametrize("strategy", ["browser", "crawl4ai"])
-async def test_a_shell_that_scripts_fill_is_extracted_as_the_browser_shows_it(strategy: str) -> None:
-    async with serving({"/": FILLED.encode()}) as site, rendering() as browser, ExtractionPool(processes=1) as pool:
+async def test_a_shell_that_scripts_fill_is_extracted_as_the_browser_shows_it(
+    browser: BrowserRenderer, strategy: str
+) -> None:
+    async with serving({"/": FILLED.encode()}) as site, ExtractionPool(processes=1) as pool:
         url, options = site.url + "/", ExtractOptions(strategy=strategy)
         plain = await pool.extract(FILLED.encode(), url=url, content_type="text/html")
         assert plain.verdict is Verdict.EMPTY

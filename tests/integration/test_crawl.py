@@ -2,27 +2,31 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import nullcontext
 from ipaddress import ip_network
 from itertools import pairwise
 from typing import Any
 
 import pytest
+import pytest_asyncio
 from tests.site import Reply, Site, redirect, running_site
 from tests.workshop import wait_until
 
 from scrubjay.bootstrap import Scrubjay, open_scrubjay
 from scrubjay.connectors.web_batch import Batch, BatchWriter
 from scrubjay.errors import Conflict, HostBlocked, InvalidRequest, Unavailable, UrlBlocked
+from scrubjay.extract.pool import ExtractionPool
 from scrubjay.model.crawl_spec import read_spec
 from scrubjay.model.crawling import HostSettings
 from scrubjay.model.extraction import ExtractOptions
 from scrubjay.model.job import FINISHED_STATES, Job, JobRequest, JobState
 from scrubjay.model.tenant import Principal
-from scrubjay.services.crawls import crawl_scope, page_record
+from scrubjay.services.crawls import page_record
 from scrubjay.settings import Settings
 from scrubjay.storage.crawled_pages import CrawledPages
 from scrubjay.storage.hosts import Hosts
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 class Crawler:
@@ -41,7 +45,7 @@ class Crawler:
             now = await self.jay.jobs.get(self.who, job.id)
             return now if now.state in (states or FINISHED_STATES) else None
 
-        found: Job = await wait_until(there, f"the crawl is {states or 'finished'}", seconds=90)
+        found: Job = await wait_until(there, f"the crawl is {states or 'finished'}", seconds=110)
         return found
 
     async def crawl(self, *urls: str, **spec: Any) -> dict[str, Any]:
@@ -55,28 +59,22 @@ class Crawler:
         return {"/" + record["normalized_url"].split("/", 3)[3]: record for record in records}
 
 
-@asynccontextmanager
-async def crawling(settings: Settings) -> AsyncIterator[Crawler]:
-    chosen = settings.model_copy(
-        update={"allowed_private_networks": (ip_network("127.0.0.0/8"),), "extract_processes": 1}
-    )
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def pool() -> AsyncIterator[ExtractionPool]:
+    """Extraction processes know nothing of crawls, and take a second to start: one serves all tests."""
+    async with ExtractionPool(processes=1) as pool:
+        yield pool
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def crawler(settings: Settings, pool: ExtractionPool, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Crawler]:
+    monkeypatch.setattr("scrubjay.bootstrap._open_pool", lambda _: nullcontext(pool))
+    chosen = settings.model_copy(update={"allowed_private_networks": (ip_network("127.0.0.0/8"),)})
     async with open_scrubjay(chosen, working=True) as jay:
         yield Crawler(jay, await jay.access.open_as_admin(settings.home))
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=[pytest.mark.postgres, pytest.mark.slow])])
-def backend(request: pytest.FixtureRequest) -> str:
-    """PostgreSQL as well in `make test-all`: all of this twice would take minutes."""
-    return str(request.param)
-
-
-@pytest.fixture
-async def crawler(settings: Settings) -> AsyncIterator[Crawler]:
-    async with crawling(settings) as opened:
-        yield opened
-
-
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def site() -> AsyncIterator[Site]:
     async with running_site() as running:
         yield running
@@ -140,6 +138,19 @@ async def test_depth_first_goes_to_the_bottom_of_the_first_link_first(crawler: C
     await crawler.crawl(site.url, strategy="dfs", mode="sequential")
 
     assert asked(site) == ["/", "/a", "/a1", "/a1x", "/a2", "/b", "/b1"]
+
+
+async def test_with_nothing_under_way_pages_do_not_wait_for_more_to_be_written(
+    crawler: Crawler, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scrubjay.connectors.web.BATCH_SECONDS", 600)
+    for number in range(5):
+        site.add(f"/{number or ''}", link(f"/{number + 1}"))
+    site.add("/5", link())
+
+    result = await crawler.crawl(site.url)
+
+    assert result["pages"] == 6
 
 
 async def test_best_first_follows_what_fits_the_keywords(crawler: Crawler, site: Site) -> None:
@@ -462,7 +473,7 @@ async def test_every_fault_of_the_zoo_is_one_recorded_failure_and_the_crawl_goes
         await Hosts(connection).add(tolerant)
 
     result = await crawler.crawl(
-        site.url, timeout_seconds=2, max_bytes=3_000_000, retries=0, extent="anywhere", max_depth=1,
+        site.url, timeout_seconds=5, max_bytes=3_000_000, retries=0, extent="anywhere", max_depth=1,
         host_concurrency=32, concurrency=32, respect_robots=False,
     )  # fmt: skip
 
@@ -560,16 +571,6 @@ async def test_originals_of_pages_that_did_not_change_are_kept_too(crawler: Craw
     pages = [page async for page in crawler.jay.crawls.pages(crawler.who, result["job_id"]) if page.error_type is None]
     assert len(pages) >= 4
     assert [page.url for page in pages if not await crawler.jay.crawls.original(page)] == []
-
-
-def test_a_scope_is_never_another_tenants_whatever_it_is_called() -> None:
-    plain = read_spec({"start_urls": ["http://example.org/"]})
-    theirs = crawl_scope("ten_a", plain)
-    named = read_spec({"start_urls": ["http://example.org/other"], "scope_id": theirs})
-
-    assert len({theirs, crawl_scope("ten_b", plain), crawl_scope("ten_b", named), crawl_scope("ten_a", named)}) == 4
-    moved = named.model_copy(update={"start_urls": ("http://example.org/moved",)})
-    assert crawl_scope("ten_a", named) == crawl_scope("ten_a", moved)
 
 
 async def test_originals_are_kept_when_asked(crawler: Crawler, site: Site) -> None:
@@ -781,7 +782,9 @@ async def test_sitemaps_are_asked_for_no_faster_than_robots_txt_allows(crawler: 
     assert min(later - earlier for earlier, later in pairwise(moments)) > 0.9
 
 
-async def test_slow_hosts_do_not_keep_others_waiting(crawler: Crawler) -> None:
+async def test_slow_hosts_do_not_keep_others_waiting(crawler: Crawler, monkeypatch: pytest.MonkeyPatch) -> None:
+    # What only waits for its turn is not let finish, however long that may take.
+    monkeypatch.setattr("scrubjay.connectors.web.LETTING_FINISH_SECONDS", 600)
     async with running_site(hosts=4) as site:
         site.robots = lambda request: Reply(
             "" if "0.4:" in request.host else "User-agent: *\nCrawl-delay: 20\n", content_type="text/plain"

@@ -15,7 +15,7 @@ CLIENTS = frozenset(
         "aiohttp", "httpx", "requests", "urllib3", "urllib.request", "http.client", "ftplib", "smtplib", "telnetlib",
         "socket", "ssl", "asyncio.streams", "websockets", "websocket", "pycurl", "httplib2", "niquests", "grpc",
         "paramiko", "redis", "playwright", "openai", "msal", "crawl4ai", "xmlrpc", "socketserver", "http.server",
-        "imaplib", "poplib", "nntplib", "selenium", "trafilatura.downloads", "feedparser",
+        "imaplib", "poplib", "nntplib", "qdrant_client", "selenium", "trafilatura.downloads", "feedparser",
     }
 )  # fmt: skip
 DIALLING = frozenset(
@@ -35,6 +35,9 @@ ALLOWED = {
     "extract/worker.py": "the other end of that pair",
     "extract/files.py": "feedparser is given bytes, never an address",
     "cli/serve.py": "listens, and dials nobody",
+    "cli/demo.py": "serves the sample site on this machine, and dials nobody",
+    "search/qdrant.py": "the operator's own Qdrant",
+    "search/qdrant_schema.py": "says what the operator's own Qdrant is asked",
     "storage/cache_redis.py": "the operator's own Redis",
 }
 

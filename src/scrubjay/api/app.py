@@ -3,13 +3,15 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from fastapi import FastAPI, Request, Response
+from fastapi import FastAPI, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.requests import HTTPConnection
+from starlette.websockets import WebSocket, WebSocketState
 
 from scrubjay import __version__
 from scrubjay.api import root
-from scrubjay.api.middleware import RequestMiddleware
+from scrubjay.api.middleware import BodyLimitMiddleware, RequestMiddleware
 from scrubjay.api.problems import problem_of, problem_response
 from scrubjay.api.rag import routes as rag
 from scrubjay.bootstrap import Scrubjay, open_scrubjay
@@ -46,12 +48,25 @@ def _assemble(app: FastAPI) -> FastAPI:
         app.include_router(router)
     for kind in (ScrubjayError, HTTPException, RequestValidationError):
         app.add_exception_handler(kind, _answer_problem)
-    app.add_middleware(RequestMiddleware)
+    app.add_middleware(BodyLimitMiddleware)
+    app.add_middleware(RequestMiddleware)  # around the other, so that its answers have an id too
     return app
 
 
-async def _answer_problem(request: Request, error: Exception) -> Response:
+async def _answer_problem(request: HTTPConnection, error: Exception) -> Response:
     problem = problem_of(error)
     if problem.status >= 500 and problem.code == "INTERNAL_ERROR":
         raise error
-    return problem_response(request.url.path, problem)
+    response = problem_response(request.url.path, problem)
+    if isinstance(request, WebSocket):
+        await _refuse_socket(request, response, problem.message)
+    return response
+
+
+async def _refuse_socket(socket: WebSocket, response: Response, reason: str) -> None:
+    """Before the handshake, the answer that any request would get; after it, only a close can be sent."""
+    is_open = socket.application_state is not WebSocketState.CONNECTING
+    if not is_open and "websocket.http.response" in socket.scope.get("extensions", {}):
+        await socket.send_denial_response(response)
+    else:
+        await socket.close(code=1011 if is_open else 1008, reason=reason.encode()[:120].decode(errors="ignore"))

@@ -3,10 +3,12 @@
 import re
 from collections.abc import Callable
 from typing import Annotated
+from urllib.parse import urlsplit
 from uuid import UUID
 
-from fastapi import Depends, Path, Request, Response, Security
+from fastapi import Depends, Path, Request, Response, Security, WebSocket
 from fastapi.security import APIKeyHeader, HTTPBearer
+from starlette.requests import HTTPConnection
 
 from scrubjay.bootstrap import Scrubjay
 from scrubjay.errors import NotFound, Unauthenticated
@@ -18,7 +20,7 @@ _SAFE_METHODS = {"GET", "HEAD"}
 _ID = re.compile(rf"(?=.{{{ID_LENGTH}}}$)[a-z]+_[0-9a-v]+")
 
 
-# These two only put the ways to send a key into the OpenAPI document; `_key_of` does the reading.
+# These two only put the ways to send a key into the OpenAPI document; `key_of` does the reading.
 _WAYS = (HTTPBearer(auto_error=False, scheme_name="Bearer"), APIKeyHeader(name="X-Api-Key", auto_error=False))
 
 
@@ -35,7 +37,7 @@ async def principal(
     _header: Annotated[object, Security(_WAYS[1])],
 ) -> Principal:
     """Who is asking: a key in `Authorization: Bearer` or `X-Api-Key`, or a browser's session for looking."""
-    key = _key_of(request)
+    key = key_of(request)
     session = request.cookies.get(SESSION_COOKIE)
     if key is None and session and request.method in _SAFE_METHODS:
         return await jay.access.authenticate_session(session)
@@ -46,7 +48,28 @@ async def principal(
     return who
 
 
-def _key_of(request: Request) -> str | None:
+def socket_scrubjay(socket: WebSocket) -> Scrubjay:
+    app: Scrubjay = socket.app.state.scrubjay
+    return app
+
+
+async def socket_principal(socket: WebSocket, jay: Annotated[Scrubjay, Depends(socket_scrubjay)]) -> Principal:
+    """Who opens a socket: a key in its headers, or a browser's session if the page is one of ours."""
+    key = key_of(socket)
+    session = socket.cookies.get(SESSION_COOKIE)
+    if key is None and session and _is_own_origin(socket):
+        return await jay.access.authenticate_session(session)
+    who, _ = await jay.access.authenticate(key)
+    return who
+
+
+def _is_own_origin(socket: WebSocket) -> bool:
+    """Browsers open sockets for any page, with cookies: only pages that came from here may use them."""
+    origin = urlsplit(socket.headers.get("origin", ""))
+    return origin.scheme in ("http", "https") and origin.netloc == socket.headers.get("host")
+
+
+def key_of(request: HTTPConnection) -> str | None:
     """The one key of a request; two different ones are an error, so that no check sees another than the next."""
     given = request.headers.getlist("x-api-key")
     for header in request.headers.getlist("authorization"):
@@ -76,3 +99,5 @@ def identifier(prefix: str, noun: str, name: str) -> Callable[[str], str]:
 
 Who = Annotated[Principal, Depends(principal)]
 Jay = Annotated[Scrubjay, Depends(scrubjay)]
+SocketWho = Annotated[Principal, Depends(socket_principal)]
+SocketJay = Annotated[Scrubjay, Depends(socket_scrubjay)]

@@ -6,17 +6,24 @@ from typing import Annotated
 import typer
 
 from scrubjay.cli import (
+    add,
+    collections,
     context,
     crawl,
+    demo,
     discover,
     doctor,
+    documents,
     extract,
     fetch,
     jobs,
     keys,
     migrate,
+    reindex,
     robots,
+    search,
     serve,
+    tags,
     version,
     worker,
 )
@@ -43,7 +50,18 @@ def choose_home(
     context.home = home
 
 
+app.command("demo")(demo.demo)
 app.command("crawl")(crawl.crawl)
+app.command("add")(add.add)
+app.command("search", cls=search.QueryCommand)(search.search)
+app.command("ls")(documents.list_documents)
+app.command("show")(documents.show)
+app.command("diff")(documents.diff)
+app.command("rm")(documents.remove)
+app.command("restore")(documents.restore)
+app.add_typer(collections.app, name="collections")
+app.add_typer(tags.app, name="tags")
+app.command("reindex")(reindex.reindex)
 app.command("fetch")(fetch.fetch)
 app.add_typer(extract.app, name="extract")
 app.command("discover")(discover.discover)

@@ -3,8 +3,7 @@
 import asyncio
 import signal
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.live import Live
 
-from scrubjay.cli import context
-from scrubjay.cli.context import console, print_json, run
+from scrubjay.cli.context import console, print_json, run, working
 from scrubjay.cli.crawl_options import (
     Auth,
     Bearer,
@@ -39,11 +37,11 @@ from scrubjay.cli.crawl_options import (
     read_headers,
 )
 from scrubjay.cli.crawl_view import show_crawl, show_summary
-from scrubjay.errors import Conflict, HomeInUse, NotFound
+from scrubjay.cli.document_options import CollectionName, TagNames
+from scrubjay.errors import Conflict, NotFound
 from scrubjay.model.crawl_spec import CrawlMode, CrawlSpec, CrawlStrategy, Extent, read_spec
+from scrubjay.model.destination import Destination
 from scrubjay.model.job import FINISHED_STATES, Job, JobRequest, JobState
-from scrubjay.settings import load_settings
-from scrubjay.telemetry import configure_logging
 
 if TYPE_CHECKING:
     from scrubjay.bootstrap import Scrubjay
@@ -87,6 +85,11 @@ def crawl(
     keep_originals: Annotated[
         bool, typer.Option("--keep-originals", help="Keep the bodies as they were fetched.")
     ] = False,
+    collection: CollectionName = None,
+    tag: TagNames = None,
+    index: Annotated[
+        bool, typer.Option("--index/--no-index", help="Make the pages findable, or keep them as pages only.")
+    ] = True,
     refresh: Annotated[
         bool, typer.Option("--refresh", help="Fetch and extract anew what has not changed since the last crawl.")
     ] = False,
@@ -96,7 +99,7 @@ def crawl(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show only the summary.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON, and nothing else.")] = False,
 ) -> None:
-    """Crawl sites into the data folder.
+    """Crawl sites, and make their pages findable with `scrubjay search`.
 
     What has not changed since the last crawl from the same addresses costs one request and is not fetched again.
     Stop with Ctrl-C: what is done stays done, and `--resume` goes on from there, also after a crash.
@@ -129,7 +132,8 @@ def crawl(
             "refresh": refresh,
         }
     )
-    job = run(lambda: _Crawl(spec, _Targets(out, jsonl, warc), resume, live=not (quiet or as_json)).run())
+    into = _Into(collection, tuple(tag or ())) if index else None
+    job = run(lambda: _Crawl(spec, _Targets(out, jsonl, warc), resume, into, live=not (quiet or as_json)).run())
     if as_json:
         print_json({"job_id": job.id, "state": job.state, "error": job.error, **(job.result or job.progress)})
     else:
@@ -157,10 +161,25 @@ class _Targets:
         return any((self.out, self.jsonl, self.warc))
 
 
+@dataclass(frozen=True, slots=True)
+class _Into:
+    """Where pages are found: a collection by name, made if need be, and tags."""
+
+    collection: str | None
+    tags: tuple[str, ...]
+
+    async def destination(self, jay: "Scrubjay", who: "Principal") -> Destination:
+        if self.collection is None:
+            return Destination.to(None, self.tags)
+        found = await jay.collections.find_or_create(who, self.collection)
+        return Destination.to(found.id, self.tags)
+
+
 class _Crawl:
     """The command's own run: start or join the job, watch it, obey Ctrl-C, and export."""
 
-    def __init__(self, spec: CrawlSpec, targets: _Targets, resume: bool, *, live: bool) -> None:
+    def __init__(self, spec: CrawlSpec, targets: _Targets, resume: bool, into: _Into | None, *, live: bool) -> None:
+        self._into = into
         self._spec = spec
         self._targets = targets
         self._resume = resume
@@ -169,7 +188,7 @@ class _Crawl:
 
     async def run(self) -> Job:
         loop = asyncio.get_running_loop()
-        async with _working() as (jay, who):
+        async with working() as (jay, who):
             loop.add_signal_handler(signal.SIGINT, self._interrupt)
             loop.add_signal_handler(signal.SIGTERM, self._interrupt)
             job = await self._find_or_start(jay, who)
@@ -193,7 +212,8 @@ class _Crawl:
             if unfinished is not None and unfinished.state in (JobState.PENDING, JobState.RUNNING):
                 self._say("A crawl from these addresses is under way; joining it.")
                 return unfinished
-            return await jay.crawls.start(who, self._spec)
+            into = None if self._into is None else await self._into.destination(jay, who)
+            return await jay.crawls.start(who, self._spec, destination=into)
         if unfinished is None:
             raise NotFound("No crawl from these addresses was left unfinished; run it without --resume.")
         if unfinished.state is JobState.PAUSED:
@@ -231,20 +251,3 @@ class _Crawl:
         counts = await export_pages(jay, who, job, self._targets.out, self._targets.jsonl, self._targets.warc)
         for target, count in counts.items():
             self._say(f"Wrote {count:,} pages to {target}")
-
-
-@asynccontextmanager
-async def _working() -> "AsyncIterator[tuple[Scrubjay, Principal]]":
-    """An open Scrubjay that does the work itself, or, when a server already runs in this folder, leaves it to that."""
-    quiet = load_settings(home=context.home)
-    configure_logging("error" if quiet.log_level == "info" else quiet.log_level, quiet.log_format)
-    from scrubjay.bootstrap import open_scrubjay
-
-    try:
-        async with open_scrubjay(quiet, working=True) as jay:
-            yield jay, await jay.access.open_as_admin(quiet.home)
-            return
-    except HomeInUse:
-        pass
-    async with open_scrubjay(quiet) as jay:
-        yield jay, await jay.access.open_as_admin(quiet.home)

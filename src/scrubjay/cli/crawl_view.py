@@ -94,6 +94,8 @@ def _summary_rows(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("left in queue", f"{facts.get('left_in_queue', 0):,}"),
         ("received", _size(facts.get("bytes", 0))),
     ]
+    documents = facts.get("documents") or {}
+    rows += [(f"documents {name}", f"{documents.get(name, 0):,}") for name in ("added", "changed", "removed", "failed")]
     always = ("pages", "failed", "received")
     shown = [(name, value) for name, value in rows if name in always or value != "0"]
     return [*shown, ("time", f"{_clock(seconds)}{rate}")]

@@ -5,6 +5,7 @@ import signal
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,9 +13,12 @@ import typer
 from scrubjay.cli.context import console, run, settings
 from scrubjay.errors import StartupError
 from scrubjay.settings import Settings
+from scrubjay.storage.home import note_server
 
 if TYPE_CHECKING:
     import uvicorn
+
+    from scrubjay.bootstrap import Scrubjay
 
 EVERYWHERE = ("0.0.0.0", "::", "")
 
@@ -37,28 +41,34 @@ def serve(
 
 
 async def _serve(chosen: Settings, work: bool) -> None:
-    import uvicorn
-
-    from scrubjay.api.app import app_around
     from scrubjay.bootstrap import open_scrubjay
 
     # The address comes first: one in use should be told at once, and change nothing.
-    with _listening(chosen.api_host, chosen.api_port) as sockets:
+    with listening(chosen.api_host, chosen.api_port) as sockets:
         async with open_scrubjay(chosen, working=work) as jay:
-            admin = await jay.access.open_as_admin(chosen.home)
-            token = await jay.access.create_sign_in_link(admin)
-            config = uvicorn.Config(
-                app_around(jay),
-                log_config=None,
-                access_log=False,
-                server_header=False,
-                timeout_graceful_shutdown=int(chosen.shutdown_grace_seconds),
-            )
-            await _run_server(uvicorn.Server(config), sockets, chosen.api_host, token)
+            await serve_around(jay, chosen, sockets)
+
+
+async def serve_around(jay: "Scrubjay", chosen: Settings, sockets: list[socket.socket]) -> None:
+    """Serve an open Scrubjay until a signal ends it, and print how to sign in."""
+    import uvicorn
+
+    from scrubjay.api.app import app_around
+
+    admin = await jay.access.open_as_admin(chosen.home)
+    token = await jay.access.create_sign_in_link(admin)
+    config = uvicorn.Config(
+        app_around(jay),
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=int(chosen.shutdown_grace_seconds),
+    )
+    await _run_server(uvicorn.Server(config), sockets, chosen.api_host, token, chosen.home)
 
 
 @contextmanager
-def _listening(host: str, port: int) -> Iterator[list[socket.socket]]:
+def listening(host: str, port: int) -> Iterator[list[socket.socket]]:
     with ExitStack() as stack:
         try:
             found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -73,21 +83,28 @@ def _listening(host: str, port: int) -> Iterator[list[socket.socket]]:
         yield sockets
 
 
-async def _run_server(server: "uvicorn.Server", sockets: list[socket.socket], host: str, token: str) -> None:
+async def _run_server(
+    server: "uvicorn.Server", sockets: list[socket.socket], host: str, token: str, home: Path
+) -> None:
     # Uvicorn raises the signal that stopped it once more when it is done; jobs still have to be handed back then.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: None)
-    announcing = asyncio.create_task(_announce(server, host, sockets[0].getsockname()[1], token))
+    base = _base(host, sockets[0].getsockname()[1])
+    announcing = asyncio.create_task(_announce(server, base, token))
     try:
-        await server.serve(sockets)
+        with note_server(home, base):
+            await server.serve(sockets)
     finally:
         announcing.cancel()
 
 
-async def _announce(server: "uvicorn.Server", host: str, port: int, token: str) -> None:
+def _base(host: str, port: int) -> str:
+    shown = "127.0.0.1" if host in EVERYWHERE else host
+    return f"http://{f'[{shown}]' if ':' in shown else shown}:{port}"
+
+
+async def _announce(server: "uvicorn.Server", base: str, token: str) -> None:
     while not server.started:  # noqa: ASYNC110 - uvicorn offers nothing to wait for
         await asyncio.sleep(0.01)
-    shown = "127.0.0.1" if host in EVERYWHERE else host
-    base = f"http://{f'[{shown}]' if ':' in shown else shown}:{port}"
     console.print(f"Scrubjay is serving on {base}", soft_wrap=True, highlight=False)
     console.print(f"Sign in (works once, for 15 minutes): {base}/signin?token={token}", soft_wrap=True, highlight=False)

@@ -4,6 +4,7 @@ import asyncio
 import signal
 
 from scrubjay.cli.context import console, run, settings
+from scrubjay.storage.home import note_server
 
 
 def work() -> None:
@@ -21,6 +22,7 @@ def work() -> None:
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
         async with open_scrubjay(chosen, working=True):
             console.print("Working; stop with Ctrl-C.")
-            await stop.wait()
+            with note_server(chosen.home):
+                await stop.wait()
 
     run(main)

@@ -32,6 +32,8 @@ T = TypeVar("T")
 
 BATCH_PAGES = 32
 BATCH_SECONDS = 0.15
+FEW_PAGES = 4  # under way: then the links of what is done are what the crawl waits for
+FEW_SECONDS = 0.01
 IDLE_SECONDS = 1.0
 LETTING_FINISH_SECONDS = 5.0
 WRITE_ATTEMPTS = 6
@@ -101,8 +103,8 @@ class WebCrawl:
             if self._outage is not None:
                 raise self._outage
             self._seeds.check()
-            idle = not self._working and not self._done
-            due = idle or time.monotonic() - last_write >= BATCH_SECONDS
+            # With nothing under way, nothing more would come into the batch.
+            due = not self._working or time.monotonic() - last_write >= self._patience
             if len(self._done) >= BATCH_PAGES or (due and (self._done or self._has_seeds or self._has_room)):
                 await self._turn_over()
                 last_write = time.monotonic()
@@ -128,9 +130,14 @@ class WebCrawl:
         free = self._frontier.free_places(self._pages.worth_holding) + len(self._done)
         return not self._exhausted and 2 * free >= self._frontier.window
 
+    @property
+    def _patience(self) -> float:
+        """How long pages that are done wait for others to be written with them."""
+        return BATCH_SECONDS if len(self._working) >= FEW_PAGES else FEW_SECONDS
+
     async def _wait_for_news(self) -> None:
         self._news.clear()
-        seconds = BATCH_SECONDS if self._done or self._has_seeds else IDLE_SECONDS
+        seconds = self._patience if self._done or self._has_seeds else IDLE_SECONDS
         try:
             async with asyncio.timeout(seconds):
                 await self._news.wait()
@@ -220,11 +227,14 @@ class WebCrawl:
         else:
             outcome = task.result()
         self._done.append(outcome)
-        if len(self._done) >= BATCH_PAGES or not self._working:
+        if len(self._done) >= BATCH_PAGES or len(self._working) < FEW_PAGES:
             self._news.set()
 
     async def _stop_early(self) -> None:
         """Let what is under way finish for a moment, write it, and give the rest back."""
+        for task in self._working:
+            if self._pages.polite.politeness.is_in_line(task):
+                task.cancel()
         if self._working:
             await asyncio.wait(self._working, timeout=LETTING_FINISH_SECONDS)
         await self._abandon()

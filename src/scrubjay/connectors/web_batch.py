@@ -26,12 +26,14 @@ from scrubjay.extract.boilerplate import SiteMemory
 from scrubjay.jobs.context import storable
 from scrubjay.model import crawling
 from scrubjay.model.clock import utc_now
+from scrubjay.model.content import QueuedPage
 from scrubjay.model.crawl_spec import CrawlSpec
 from scrubjay.model.crawling import CrawledPage, FrontierItem, FrontierStatus, PageSeen
 from scrubjay.model.extraction import Anchor, Extraction
 from scrubjay.model.job import Job
 from scrubjay.storage.crawled_pages import CrawledPages
 from scrubjay.storage.database import Database
+from scrubjay.storage.ingest_queue import IngestQueue
 from scrubjay.storage.site_memories import SiteMemories
 
 SAVE_MEMORY_SECONDS = 20.0
@@ -58,6 +60,7 @@ class BatchWriter:
         self, job: Job, spec: CrawlSpec, scope_id: str, frontier: CrawlFrontier, tally: Tally, database: Database
     ) -> None:
         self._job = job
+        self._queues = job.payload.get("ingest") is not None  # pages are to become documents
         self._spec = spec
         self._scope_id = scope_id
         self._frontier = frontier
@@ -96,9 +99,24 @@ class BatchWriter:
         pages = CrawledPages(connection)
         await pages.put(batch.pages)
         await pages.confirm(self._scope_id, self._job.id, batch.seen)
+        if self._queues:
+            await IngestQueue(connection).add_many(self._queued(batch))
         for memory in batch.memories:
             await SiteMemories(connection).put(memory)
         return await self._frontier.add(connection, batch.found)
+
+    def _queued(self, batch: Batch) -> list[QueuedPage]:
+        """The pages of a batch that have content, or that are gone; a fault in between ends no document."""
+        hashes = [
+            page.url_hash
+            for page in batch.pages
+            if page.content is not None or page.status in _GONE or page.error_type == "noindex"
+        ]
+        hashes += [page.url_hash for page in batch.seen if page.error_type is None]
+        return [
+            QueuedPage(job_id=self._job.id, tenant_id=self._job.tenant_id, scope_id=self._scope_id, url_hash=url_hash)
+            for url_hash in hashes
+        ]
 
     async def settle_duplicates(self, connection: AsyncConnection) -> int:
         """At the end: what only repeats a page that this crawl does not have is no duplicate; returns how many.

@@ -1,4 +1,4 @@
-"""The job kinds `crawl` and `discovery`: they make fetcher, manners and extractor from a spec, and run it."""
+"""Crawls and discoveries as jobs: they make fetcher, manners and extractor from a spec, and run it."""
 
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
@@ -52,7 +52,8 @@ class WebCrawler:
 
     @property
     def kinds(self) -> tuple[JobKind, ...]:
-        return JobKind(name=KIND, handler=self.crawl), JobKind(name=DISCOVERY_KIND, handler=self.discover)
+        """Discovery; what becomes of a crawl's pages is decided above, in `operations/site_crawl.py`."""
+        return (JobKind(name=DISCOVERY_KIND, handler=self.discover),)
 
     async def discover(self, context: JobContext) -> Mapping[str, Any]:
         """List a site's addresses without crawling it."""

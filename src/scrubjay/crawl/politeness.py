@@ -68,23 +68,34 @@ class Politeness:
         self._manners = manners
         self._places = asyncio.Semaphore(places)
         self._hosts: dict[str, _Host] = {}
+        self._in_line: set[asyncio.Task[object] | None] = set()
+
+    def is_in_line(self, task: asyncio.Task[object]) -> bool:
+        """Whether a task waits for its turn, and so has asked for nothing yet."""
+        return task in self._in_line
 
     @asynccontextmanager
     async def turn(self, host: str) -> AsyncIterator[None]:
         """Wait for the moment to ask a host; one of its places is taken until the context ends."""
         token = secrets.token_hex(8)
         at = await self._host(host)
-        async with at.places:
-            async with at.line:
-                await self._wait_for_circuit(host, at)
-                await self._wait_for_moment(host, at, token)
-            try:
-                yield
-            finally:
-                self._places.release()
-                # Without the cache's answer, the lease ends by itself.
-                with contextlib.suppress(Unavailable):
-                    await self._cache.dismiss(cache_keys.host_rate(host), token)
+        task = asyncio.current_task()
+        self._in_line.add(task)
+        try:
+            async with at.places:
+                async with at.line:
+                    await self._wait_for_circuit(host, at)
+                    await self._wait_for_moment(host, at, token)
+                self._in_line.discard(task)
+                try:
+                    yield
+                finally:
+                    self._places.release()
+                    # Without the cache's answer, the lease ends by itself.
+                    with contextlib.suppress(Unavailable):
+                        await self._cache.dismiss(cache_keys.host_rate(host), token)
+        finally:
+            self._in_line.discard(task)
 
     async def _wait_for_moment(self, host: str, at: _Host, token: str) -> None:
         """On return a place of the crawl is taken, and the host expects this request now."""

@@ -43,7 +43,6 @@ class Block:
     parts: list[str]
     owners: list[etree._Element]
     link_chars: int
-    lead: str = ""  # the class of the inline element that it starts with
 
 
 @dataclass(slots=True)
@@ -63,57 +62,32 @@ def cut_blocks(root: etree._Element) -> BlockTree:
     """The blocks of a page's body (or of the whole tree when it has none)."""
     body = root.find("body")
     start = root if body is None else body
-    cutter = _Cutter()
-    cutter.visit_container(start, str(start.tag), 0, False, 0)
+    cutter = _Cutter(start)
+    cutter.visit(start, False, 0)
+    cutter.finish()
     return cutter.tree
 
 
 class _Cutter:
     """One walk over the tree; the open block is what `parts` has gathered since the last cut. What is done for every
-    element is written out in place: calls would take longer than the work."""
+    element is written out in place: calls would take longer than the work. Containers get a number when a block is cut
+    in them, because many have no text."""
 
-    __slots__ = ("containers", "link_chars", "owners", "parts", "room", "tree")
+    __slots__ = ("containers", "link_chars", "nodes", "open", "owners", "parts", "room", "tree")
 
-    def __init__(self) -> None:
+    def __init__(self, start: etree._Element) -> None:
         self.tree = BlockTree()
         self.parts: list[str] = []
         self.owners: list[etree._Element] = []
         self.link_chars = 0
         self.room = MAX_PARTS
         self.containers = 0
+        self.open: list[tuple[etree._Element, str]] = [(start, str(start.tag))]
+        self.nodes: list[int] = []  # the numbers of the open containers that have one: the outer ones
+        self._number_containers()
 
-    def visit_container(self, element: etree._Element, tag: str, parent: int, linked: bool, depth: int) -> None:
-        """A block-level element; one without text is forgotten, as what was opened inside of it is by then."""
-        tree = self.tree
-        blocks = tree.blocks
-        self.containers += 1
-        if self.containers > MAX_NODES:
-            return
-        node = len(tree.tags)
-        first = len(blocks)
-        tree.elements.append(element)
-        tree.tags.append(tag)
-        tree.attributes.append("")
-        tree.parents.append(parent)
-        tree.first_block.append(first)
-        tree.last_block.append(0)
-        if tag == "pre":
-            self._add(_verbatim_text(element), element, linked)
-        elif depth < MAX_DEPTH:
-            self._visit(element, node, linked, depth)
-        else:
-            self._add(_text_of(element), element, linked)
-        if self.parts:
-            self._cut(node)
-        last = len(blocks)
-        if last > first or node == 0:
-            tree.last_block[node] = last
-            tree.attributes[node] = _describe(element)
-        else:
-            for column in (tree.elements, tree.tags, tree.attributes, tree.parents, tree.first_block, tree.last_block):
-                column.pop()
-
-    def _visit(self, element: etree._Element, node: int, linked: bool, depth: int) -> None:  # noqa: C901
+    def visit(self, element: etree._Element, linked: bool, depth: int) -> None:  # noqa: C901
+        """The content of a container or of an inline element."""
         text = element.text
         if text and (self.parts or not text.isspace()):
             self.parts.append(text)
@@ -126,11 +100,19 @@ class _Cutter:
             kind = kind_of(tag)
             if kind is None:
                 if self.parts:
-                    self._cut(node)
-                self.visit_container(child, tag, node, linked, depth + 1)
+                    self._cut()
+                if len(child):
+                    self._visit_container(child, tag, linked, depth + 1)
+                else:
+                    text = child.text
+                    if text and not text.isspace():
+                        self._visit_leaf(child, tag, text, linked)
             elif kind == _INLINE:
                 if len(child):
-                    self._visit_inline(child, tag, node, linked, depth)
+                    if depth < MAX_DEPTH:
+                        self.visit(child, linked or tag == "a", depth + 1)
+                    else:
+                        self._add(_text_of(child), child, linked or tag == "a")
                 else:
                     text = child.text
                     if text and (self.parts or not text.isspace()):
@@ -139,7 +121,7 @@ class _Cutter:
                         if linked or tag == "a":
                             self.link_chars += len(text)
             elif kind != _SKIP:
-                self._visit_special(child, kind, node, linked, depth)
+                self._visit_special(child, kind, linked, depth)
             text = child.tail
             if text and (self.parts or not text.isspace()):
                 self.parts.append(text)
@@ -147,26 +129,57 @@ class _Cutter:
                 if linked:
                     self.link_chars += len(text)
 
-    def _visit_inline(self, child: etree._Element, tag: str, node: int, linked: bool, depth: int) -> None:
-        linked = linked or tag == "a"
-        if depth < MAX_DEPTH:
-            self._visit(child, node, linked, depth + 1)
-        else:
-            self._add(_text_of(child), child, linked)
+    def finish(self) -> None:
+        if self.parts:
+            self._cut()
+        self.tree.last_block[0] = len(self.tree.blocks)
 
-    def _visit_special(self, child: etree._Element, kind: int, node: int, linked: bool, depth: int) -> None:
+    def _visit_container(self, element: etree._Element, tag: str, linked: bool, depth: int) -> None:
+        """A block-level element that has others in it."""
+        self.containers += 1
+        if self.containers > MAX_NODES:
+            return
+        self.open.append((element, tag))
+        if tag == "pre":
+            self._add(_verbatim_text(element), element, linked)
+        elif depth < MAX_DEPTH:
+            self.visit(element, linked, depth)
+        else:
+            self._add(_text_of(element), element, linked)
+        if self.parts:
+            self._cut()
+        self._close()
+
+    def _visit_leaf(self, element: etree._Element, tag: str, text: str, linked: bool) -> None:
+        """A block-level element with nothing but text in it."""
+        tree, blocks = self.tree, self.tree.blocks
+        self.room -= 1
+        if self.room <= 0 or len(blocks) >= MAX_BLOCKS:
+            return
+        if len(self.nodes) < len(self.open):
+            self._number_containers()
+        node, first = len(tree.tags), len(blocks)
+        tree.elements.append(element)
+        tree.tags.append(tag)
+        tree.attributes.append(_describe(element))
+        tree.parents.append(self.nodes[-1])
+        tree.first_block.append(first)
+        tree.last_block.append(first + 1)
+        blocks.append(Block(node, " ".join(text.split()), [text], [element], len(text) if linked else 0))
+
+    def _visit_special(self, child: etree._Element, kind: int, linked: bool, depth: int) -> None:
         if kind >= _VERBATIM:
             if self.parts:
-                self._cut(node)
+                self._cut()
             tag = "pre" if kind == _VERBATIM else str(child.tag)
             if kind == _VERBATIM or next(child.iter(*_CONTENT_TAGS[tag]), None) is not None:
-                self.visit_container(child, tag, node, linked, depth + 1)
+                self._visit_container(child, tag, linked, depth + 1)
         elif not self.parts:
             return
         elif kind == _IMAGE:
             self._add(" ", child, False)
         elif self.parts[-1] == "\n" and self.owners[-1].tag == "br":
-            self._cut(node)
+            self._cut()
         else:
             self._add("\n", child, False)
 
@@ -177,17 +190,38 @@ class _Cutter:
             if linked:
                 self.link_chars += len(text)
 
-    def _cut(self, node: int) -> None:
+    def _cut(self) -> None:
         parts, owners, tree = self.parts, self.owners, self.tree
         text = " ".join((parts[0] if len(parts) == 1 else "".join(parts)).split())
         self.room -= len(parts)
         if text and self.room > 0 and len(tree.blocks) < MAX_BLOCKS:
-            first = owners[0]
-            lead = "" if first is tree.elements[node] else first.get("class") or ""
-            tree.blocks.append(Block(node, text, parts, owners, self.link_chars, lead))
+            if len(self.nodes) < len(self.open):
+                self._number_containers()
+            tree.blocks.append(Block(self.nodes[-1], text, parts, owners, self.link_chars))
         self.parts = []
         self.owners = []
         self.link_chars = 0
+
+    def _number_containers(self) -> None:
+        tree, nodes = self.tree, self.nodes
+        parent = nodes[-1] if nodes else 0
+        first = len(tree.blocks)
+        for element, tag in self.open[len(nodes) :]:
+            node = len(tree.tags)
+            tree.elements.append(element)
+            tree.tags.append(tag)
+            tree.attributes.append(_describe(element))
+            tree.parents.append(parent)
+            tree.first_block.append(first)
+            tree.last_block.append(first)
+            nodes.append(node)
+            parent = node
+
+    def _close(self) -> None:
+        """The innermost container is over."""
+        self.open.pop()
+        if len(self.nodes) > len(self.open):
+            self.tree.last_block[self.nodes.pop()] = len(self.tree.blocks)
 
 
 def _describe(element: etree._Element) -> str:

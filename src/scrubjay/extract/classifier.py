@@ -14,7 +14,7 @@ from scrubjay.model.extraction import PageType
 MODEL_PATH = Path(__file__).parent / "models" / "html.npz"
 TYPES = tuple(PageType)
 _COPY_WORDS = 4  # longer texts that repeat within a page are taken once
-_HEIGHT = 8  # rows that are multiplied at once
+_LARGEST_PRODUCT = 250_000  # multiplications that OpenBLAS does not share among threads
 _LEAST_WORDS = 6.0  # less expected content than this is none
 
 
@@ -54,11 +54,10 @@ class Classifier:
     def classify(self, tree: BlockTree, head: PageHead) -> PageScores:
         """The verdict on every block of a page that has at least one."""
         features = measure_page(tree, head, self.lexicon)
-        page = np.clip(features.page, *self.page_limits)[None, :]
+        page = _limit(features.page[:, None], self.page_limits).T
         chances = _softmax(self.type_network.run(page)[0])
-        low, high = self.block_limits
-        rows = np.clip(features.blocks, low[:, None], high[:, None], out=features.blocks)
-        scores = self._score(_pad(rows.T), page)[: len(tree.blocks)]
+        rows = _limit(features.blocks, self.block_limits)
+        scores = self._score(rows.T, page)
         kept = choose_blocks(scores, features, tree)
         return PageScores(TYPES[int(chances.argmax())], chances, scores, kept)
 
@@ -108,9 +107,9 @@ def choose_blocks(scores: Floats, features: PageFeatures, tree: BlockTree) -> li
 def _without_copies(chosen: NDArray[np.int64], words: NDArray[np.float64], tree: BlockTree) -> list[int]:
     seen: set[str] = set()
     kept = []
-    for number in chosen.tolist():
+    for number, size in zip(chosen.tolist(), words[chosen].tolist(), strict=True):
         block = tree.blocks[number]
-        if words[number] >= _COPY_WORDS and tree.tags[block.node] != "pre":
+        if size >= _COPY_WORDS and tree.tags[block.node] != "pre":
             if block.text in seen:
                 continue
             seen.add(block.text)
@@ -118,19 +117,26 @@ def _without_copies(chosen: NDArray[np.int64], words: NDArray[np.float64], tree:
     return kept
 
 
-def _pad(rows: Floats) -> Floats:
-    """Rows of zeros at the end, so that all pieces of a product are alike."""
-    padded = np.zeros((-(-len(rows) // _HEIGHT) * _HEIGHT, rows.shape[1]), np.float32)
-    padded[: len(rows)] = rows
-    return padded
+def _limit(rows: Floats, limits: tuple[Floats, Floats]) -> Floats:
+    """One row per feature, in place; `np.clip` takes three times as long."""
+    np.maximum(rows, limits[0][:, None], out=rows)
+    return np.minimum(rows, limits[1][:, None], out=rows)
 
 
 def _multiply(rows: Floats, weight: Floats) -> Floats:
     """A product in pieces so small that BLAS keeps to this thread: waking others costs more than it gains here."""
     if len(rows) == 1:
         return np.add.reduce(rows.T * weight, axis=0, keepdims=True)
-    pieces = rows.reshape(-1, _HEIGHT, rows.shape[1]) @ weight
-    return pieces.reshape(len(rows), -1)
+    if weight.shape[1] == 1:
+        return np.add.reduce(rows * weight.T, axis=1, keepdims=True)
+    count = len(rows)
+    pieces = -(-count * weight.size // _LARGEST_PRODUCT)
+    product = np.empty((count, weight.shape[1]), np.float32)
+    for piece in range(pieces):
+        # Pieces of nearly the same height: OpenBLAS would share even a small product with a single row.
+        part = slice(count * piece // pieces, count * (piece + 1) // pieces)
+        np.matmul(rows[part], weight, out=product[part])
+    return product
 
 
 def _softmax(values: Floats) -> Floats:

@@ -44,17 +44,34 @@ _GUESSED = [
 ]
 
 
+_latest: tuple[str, bytes] = ("", b"")  # a text that was bytes of UTF-8, and those
+
+
+def encode_html(text: str) -> bytes:
+    """The text in UTF-8, for the parser. A page that `decode_html` has just read is that already."""
+    global _latest
+    latest, data = _latest
+    if text is latest:
+        _latest = ("", b"")
+        return data
+    return text.encode("utf-8", "replace")
+
+
 def decode_html(data: bytes, content_type: str | None = None) -> str:
     """The text of a page. Bytes that its charset does not have become U+FFFD."""
+    global _latest
     for mark, charset in _BOMS:
         if data.startswith(mark):
             return data[len(mark) :].decode(charset, "replace")
     # Text that is valid UTF-8 is UTF-8, whatever a header says; escape-based charsets and UTF-16 are not tried so.
     if b"\x1b" not in data and b"\0" not in data[:_HEAD_BYTES]:
         try:
-            return data.decode()
+            text = data.decode()
         except UnicodeDecodeError:
             pass
+        else:
+            _latest = (text, data)
+            return text
     charset = _declared_charset(data, content_type) or _guessed_charset(data)
     return data.decode(charset, "replace")
 

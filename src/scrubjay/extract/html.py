@@ -8,6 +8,7 @@ from lxml import etree
 
 from scrubjay.extract.blocks import BlockTree, cut_blocks
 from scrubjay.extract.classifier import Classifier, PageScores, load_classifier
+from scrubjay.extract.decoding import encode_html
 from scrubjay.extract.features import PageHead
 from scrubjay.extract.links import read_anchors
 from scrubjay.extract.markdown import fingerprint, render_markdown
@@ -21,6 +22,9 @@ _SMALL_PAGE_CHARACTERS = 2_000
 _LIKELY = 0.05
 _BODY_KEYS = ("articleBody", "text", "reviewBody")
 _DEFAULT_OPTIONS = ExtractOptions()
+_PARSER = etree.HTMLParser(
+    recover=True, huge_tree=True, remove_comments=True, remove_pis=True, collect_ids=False, encoding="utf-8"
+)
 _HEAD_TAGS = frozenset(
     ("title", "meta", "link", "script", "style", "base", "noscript", "template", "object", "bgsound")
 )
@@ -39,14 +43,10 @@ class BlockReport:
 
 def parse_html(text: str) -> etree._Element | None:
     """The page's tree, or None when there is no element in it."""
-    data = text[:MAX_CHARACTERS].encode("utf-8", "replace")
-    if not data.strip():
+    if not text or text.isspace():
         return None
-    parser = etree.HTMLParser(
-        recover=True, huge_tree=True, remove_comments=True, remove_pis=True, collect_ids=False, encoding="utf-8"
-    )
     try:
-        root = etree.fromstring(data, parser)
+        root = etree.fromstring(encode_html(text[:MAX_CHARACTERS]), _PARSER)
     except etree.XMLSyntaxError:
         return None
     if root is not None:

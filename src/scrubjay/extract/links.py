@@ -25,14 +25,12 @@ _INLINE = frozenset({"span", "b", "strong", "em", "i", "u", "small", "font", "su
 text_of = cast("Callable[[etree._Element], str]", etree.XPath("string()", smart_strings=False))
 # An address of these letters only, without dot segments, is already what a WHATWG parser would make of it, and that
 # parser is what costs the most here. A test compares the two ways.
-_PATH = (
-    r"/(?:(?!/\.)(?:[A-Za-z0-9_~/.:@!$&()*+,;=-]|%(?!2[eE])[0-9A-Fa-f]{2}))*"
-    r"(?:\?(?:[A-Za-z0-9_~/.:@!$&()*+,;=?-]|%[0-9A-Fa-f]{2})*)?"
+_LETTERS = r"A-Za-z0-9_~/.:@!$&()*+,;="
+_SIMPLE_PATH = re.compile(rf"/(?!/)[{_LETTERS}-]*+(?:\?[{_LETTERS}?-]*+)?")  # most are, and it is quickly seen
+_PLAIN_PATH = re.compile(
+    rf"/(?!/)(?:[{_LETTERS}-]++|%(?!2[eE])[0-9A-Fa-f]{{2}})*+(?:\?(?:[{_LETTERS}?-]++|%[0-9A-Fa-f]{{2}})*+)?"
 )
-_PLAIN_PATH = re.compile(r"(?!//|/\.)" + _PATH)
-_PLAIN_ADDRESS = re.compile(
-    r"https?://(?:(?!xn--)[a-z0-9-]{1,63}\.)+(?!xn--)[a-z][a-z0-9-]{0,62}(?!/\.)(?P<path>" + _PATH + r")?"
-)
+_PLAIN_ORIGIN = re.compile(r"https?://(?:(?!xn--)[a-z0-9-]{1,63}\.)+(?!xn--)[a-z][a-z0-9-]{0,62}")
 _SKIPPED = ("#", "javascript:", "mailto:", "tel:", "data:", "sms:", "whatsapp:", "about:", "blob:", "file:")
 
 
@@ -103,19 +101,33 @@ def _resolve(href: str, base: str, origin: str) -> str | None:
 
 @lru_cache(maxsize=16_384)
 def _resolve_rooted(origin: str, href: str) -> str | None:
-    path = href.partition("#")[0]
-    if origin and len(path) < _MAX_PLAIN and _PLAIN_PATH.fullmatch(path):
+    path = href.partition("#")[0] if "#" in href else href
+    if origin and _is_plain(path):
         return origin + path
     return _resolve_slowly(href, origin + "/" if origin else None)
 
 
 @lru_cache(maxsize=16_384)
 def _resolve_absolute(href: str) -> str | None:
-    address = href.partition("#")[0]
-    plain = _PLAIN_ADDRESS.fullmatch(address) if len(address) < _MAX_PLAIN else None
-    if plain:
-        return address if plain["path"] else address + "/"
+    address = href.partition("#")[0] if "#" in href else href
+    slash = address.find("/", 8)
+    if slash < 0:
+        if _has_plain_origin(address):
+            return address + "/"
+    elif _has_plain_origin(address[:slash]) and _is_plain(address[slash:]):
+        return address
     return _resolve_slowly(href, None)
+
+
+def _is_plain(path: str) -> bool:
+    if len(path) >= _MAX_PLAIN or "/." in path:
+        return False
+    return (_SIMPLE_PATH.fullmatch(path) or _PLAIN_PATH.fullmatch(path)) is not None
+
+
+@lru_cache(maxsize=4_096)
+def _has_plain_origin(origin: str) -> bool:
+    return _PLAIN_ORIGIN.fullmatch(origin) is not None
 
 
 @lru_cache(maxsize=4_096)

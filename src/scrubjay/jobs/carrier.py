@@ -20,6 +20,7 @@ from scrubjay.settings import Settings
 APPLICATION = "scrubjay"
 APPLICATION_VERSION = "1"  # never changes, so that an upgraded worker still finds old runs
 THREADS = 16
+LISTENER_SECONDS = 0.1
 
 Runner = Callable[[str, int], Awaitable[str]]
 
@@ -60,10 +61,10 @@ class Carrier:
 
     async def close(self) -> None:
         global _runner
-        await asyncio.to_thread(DBOS.destroy)
-        _runner = None
         # DBOS had made its threads the event loop's own; without new ones, `to_thread` would fail from here on.
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor())
+        await asyncio.to_thread(DBOS.destroy)
+        _runner = None
 
     def _config(self) -> DBOSConfig:
         config: DBOSConfig = {
@@ -74,6 +75,8 @@ class Carrier:
             "enable_otlp": False,
             "use_listen_notify": False,
             "max_executor_threads": THREADS,
+            # Nothing here is ever notified; DBOS waits this long for its listener to end.
+            "notification_listener_polling_interval_sec": LISTENER_SECONDS,
         }
         backend = self._url.get_backend_name()
         if backend == "sqlite":

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from scrubjay.model.clock import utc_now
 from scrubjay.model.ids import new_id
@@ -82,10 +82,23 @@ class Document:
     chunk_count: int = 0
     duplicate_of: str | None = None
     error: str | None = None
+    chunking: Mapping[str, Any] | None = None  # how it was asked to be chunked; nothing means the defaults
     created_at: datetime = field(default_factory=utc_now)
     crawled_at: datetime = field(default_factory=utc_now)
     updated_at: datetime = field(default_factory=utc_now)
     deleted_at: datetime | None = None
+    is_purging: bool = False  # being removed for good: what is left of it is not shown any more
+    # How the index follows: it is brought up to `index_revision` when due, by whoever holds the lease.
+    indexed_version: int = 0  # the version that searches find; 0 is none
+    index_revision: int = 0
+    index_due_at: datetime | None = None
+    index_lease: str | None = None
+    index_attempts: int = 0
+
+    @property
+    def is_found(self) -> bool:
+        """Whether searches find what the document says now."""
+        return self.deleted_at is None and self.indexed_version == self.version > 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +113,17 @@ class DocumentVersion:
     size_bytes: int = 0
     details: Mapping[str, Any] = field(default_factory=dict)
     operation_id: str | None = None
+    created_at: datetime = field(default_factory=utc_now)
+    ended_at: datetime | None = None  # when another version took its place, or the document was deleted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Content:
+    """The text of document versions, kept once under its hash; a long one is in the blob store, not here."""
+
+    tenant_id: str
+    content_sha256: str
+    body: bytes | None  # zstd-compressed UTF-8
     created_at: datetime = field(default_factory=utc_now)
 
 
@@ -129,14 +153,19 @@ class Chunk:
     version: int
     chunk_index: int
     content: str
-    content_sha256: str
+    content_sha256: str  # of what is embedded: the context and the content
     start_char: int
     end_char: int
     token_count: int
     embedding_model: str
     section_header: str | None = None
+    context: str | None = None  # embedded before the content: a rule's prefix, a table's header
     content_type: ChunkContentType = ChunkContentType.PROSE
     created_at: datetime = field(default_factory=utc_now)
+
+    @property
+    def embedded_text(self) -> str:
+        return self.content if self.context is None else f"{self.context}\n{self.content}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +176,93 @@ class Embedding:
     model: str
     dimensions: int
     vector: bytes  # little-endian float32
+    created_at: datetime = field(default_factory=utc_now)
+
+
+class IngestOutcome(StrEnum):
+    ADDED = "added"
+    CHANGED = "changed"
+    UNCHANGED = "unchanged"
+    FAILED = "failed"
+    REMOVED = "removed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IncomingDocument:
+    """Content on its way to become a document: what it says, where it is from, and where it shall go."""
+
+    tenant_id: str
+    url: str
+    source: DocumentSource
+    markdown: str
+    title: str | None = None
+    language: str | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)
+    document_id: str | None = None  # of a document that waits for this content
+    collection_id: str | None = None
+    plan_id: str | None = None
+    operation_id: str | None = None
+    rule_id: str | None = None
+    parent_url: str | None = None
+    filename: str | None = None
+    content_type: str | None = None
+    size_bytes: int = 0
+    original_sha256: str | None = None
+    tags: tuple[str, ...] = ()  # names
+    chunking: Mapping[str, Any] | None = None
+    crawled_at: datetime = field(default_factory=utc_now)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ingested:
+    """What became of content that came in."""
+
+    document_id: str
+    outcome: IngestOutcome
+    version: int = 0
+    error: str | None = None
+
+
+class ChunkOutline(NamedTuple):
+    """A chunk without its text."""
+
+    id: str
+    version: int
+    chunk_index: int
+    content_sha256: str
+    section_header: str | None
+    content_type: ChunkContentType
+
+
+class GenerationState(StrEnum):
+    BUILDING = "building"  # being filled while another one serves
+    LIVE = "live"  # the one that searches ask
+    RETIRED = "retired"  # to be removed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexGeneration:
+    """One build of the index: every vector in it was made by one model."""
+
+    id: str = field(default_factory=lambda: new_id("gen"))
+    embedder: str  # as the setting names it
+    model: str
+    dimensions: int
+    place: str | None = None  # the one machine and folder that has it; nothing when every process can reach it
+    state: GenerationState = GenerationState.BUILDING
+    created_at: datetime = field(default_factory=utc_now)
+    live_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueuedPage:
+    """A crawled page that waits to become a document; the ids are in the order of the queue."""
+
+    id: str = field(default_factory=lambda: new_id("qpage"))
+    job_id: str
+    tenant_id: str
+    scope_id: str
+    url_hash: str
     created_at: datetime = field(default_factory=utc_now)
 
 

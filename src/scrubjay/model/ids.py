@@ -25,9 +25,11 @@ PREFIXES = {
     "evt": "outbox event",
     "file": "inventory file",
     "fitem": "frontier item",
+    "gen": "index generation",
     "irule": "ingestion rule",
     "job": "job",
     "prx": "proxy",
+    "qpage": "queued page",
     "resp": "response",
     "sched": "schedule",
     "story": "story",
@@ -44,6 +46,9 @@ PREFIXES = {
 _ALPHABET = "0123456789abcdefghijklmnopqrstuv"
 _VALUES = {character: value for value, character in enumerate(_ALPHABET)}
 _UUID_LENGTH = 26
+# Two characters at a time: a search makes hundreds of ids.
+_PAIRS = [first + second for first in _ALPHABET for second in _ALPHABET]
+_PAIR_SHIFTS = range(5 * (_UUID_LENGTH - 2), -1, -10)
 
 _lock = threading.Lock()
 _last = 0
@@ -78,11 +83,7 @@ def new_id(prefix: str) -> str:
 
 def id_from_uuid(prefix: str, uuid: UUID) -> str:
     number = uuid.int
-    characters = []
-    for _ in range(_UUID_LENGTH):
-        characters.append(_ALPHABET[number & 31])
-        number >>= 5
-    text = "".join(reversed(characters))
+    text = "".join([_PAIRS[number >> shift & 1023] for shift in _PAIR_SHIFTS])
     return f"{prefix}_{text.rjust(ID_LENGTH - len(prefix) - 1, '0')}"
 
 

@@ -48,6 +48,14 @@ class Access:
 
     async def authenticate(self, key: str | None) -> tuple[Principal, Allowance | None]:
         """The owner of a key, after counting the request against the key's limit."""
+        record = await self._find(key)
+        return _principal(record), await self._count(record)
+
+    async def recognise(self, key: str | None) -> Principal:
+        """The owner of a key, without counting: for a look before the request is read."""
+        return _principal(await self._find(key))
+
+    async def _find(self, key: str | None) -> ApiKey:
         if not key or len(key) not in KEY_LENGTHS:
             raise Unauthenticated
         digest = hash_key(key)
@@ -55,7 +63,7 @@ class Access:
             record = await ApiKeys(connection).find_by_hash(digest)
         if record is None or not hmac.compare_digest(record.key_hash, digest):
             raise Unauthenticated("This API key is not known.")
-        return _principal(record), await self._count(record)
+        return record
 
     async def authenticate_session(self, token: str) -> Principal:
         """The owner of a browser session."""
@@ -182,7 +190,7 @@ class Access:
     async def open_as_admin(self, home: Path) -> Principal:
         """Who the command line is: the admin key in the data folder, made at first start."""
         text = _read_or_make_admin_key(home / ADMIN_KEY_FILE)
-        await self._ensure_default_tenant()
+        await self.ensure_default_tenant()
         async with self._database.writing() as connection:
             record = await ApiKeys(connection).find_by_hash(hash_key(text))
             if record is None:
@@ -196,7 +204,8 @@ class Access:
                 await ApiKeys(connection).add(record)
         return _principal(record)
 
-    async def _ensure_default_tenant(self) -> None:
+    async def ensure_default_tenant(self) -> None:
+        """The operator's own tenant, made once."""
         async with self._database.reading() as connection:
             if await Tenants(connection).find_by_id(DEFAULT_TENANT_ID) is not None:
                 return

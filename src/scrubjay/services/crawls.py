@@ -1,7 +1,7 @@
 """Crawls as doors see them: start one, find one to resume, read what it brought, fetch a single page."""
 
 import hashlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Any
@@ -10,18 +10,21 @@ from scrubjay.connectors.web_job import DISCOVERY_KIND, KIND, WebCrawler, seal_s
 from scrubjay.connectors.web_store import markdown_of, unpack_details
 from scrubjay.crawl.fetcher import Fetcher, FetchRequest, FetchResponse, next_hop
 from scrubjay.crawl.politeness import Manners, Politeness
+from scrubjay.crawl.relevance import Relevance
 from scrubjay.crawl.robots import Robots
 from scrubjay.crawl.urls import normalize_url, parse_url
 from scrubjay.errors import FetchFailed, HostBlocked, InvalidRequest, NotFound
 from scrubjay.extract.boilerplate import SiteMemory
 from scrubjay.model.crawl_spec import CrawlSpec
 from scrubjay.model.crawling import CrawledPage
+from scrubjay.model.destination import Destination
 from scrubjay.model.discovery import DiscoverySpec
 from scrubjay.model.extraction import Extraction, ExtractOptions
 from scrubjay.model.job import FINISHED_STATES, Job, JobPriority
 from scrubjay.model.tenant import Principal, Scope
 from scrubjay.services.access import require
 from scrubjay.services.jobs import JobService
+from scrubjay.storage.collections import Collections
 from scrubjay.storage.crawled_pages import CrawledPages
 from scrubjay.storage.jobs import JobRow, Jobs
 from scrubjay.storage.site_memories import SiteMemories
@@ -34,17 +37,47 @@ class CrawlService:
         self._crawler = crawler
         self._jobs = jobs
 
-    async def start(self, principal: Principal, spec: CrawlSpec, *, priority: JobPriority = JobPriority.NORMAL) -> Job:
-        """Check what can be checked at once, and leave the rest to a job."""
+    async def start(
+        self,
+        principal: Principal,
+        spec: CrawlSpec,
+        *,
+        priority: JobPriority = JobPriority.NORMAL,
+        destination: Destination | None = None,
+    ) -> Job:
+        """Check what can be checked at once, and leave the rest to a job. With a destination, pages are ingested."""
         require(principal, Scope.WRITE)
         for number, text in enumerate(spec.start_urls):
             url = parse_url(text, field=f"start_urls.{number}")
             self._crawler.network.guard.check_host(url.host)
-        payload = {
+        await self._require_open(principal, spec)
+        payload: dict[str, Any] = {
             "spec": seal_spec(spec, self._crawler.secrets),
             "scope_id": crawl_scope(principal.tenant_id, spec),
         }
+        if destination is not None:
+            await self._check_destination(principal, destination)
+            payload["ingest"] = destination.dump()
         return await self._jobs.submit(principal, KIND, payload, priority=priority)
+
+    async def _require_open(self, principal: Principal, spec: CrawlSpec) -> None:
+        """A crawl that could only ask blocked hosts is refused; one of several is left to the crawl to report."""
+        politeness = Politeness(self._crawler.cache, self._crawler.database, principal.tenant_id, Manners())
+        refusals: list[HostBlocked] = []
+        for text in spec.start_urls:
+            try:
+                await politeness.require_open(parse_url(text).host)
+            except HostBlocked as error:
+                refusals.append(error)
+            else:
+                return
+        if refusals:
+            raise refusals[0]
+
+    async def _check_destination(self, principal: Principal, destination: Destination) -> None:
+        if destination.collection_id is not None:
+            async with self._crawler.database.reading() as connection:
+                await Collections(connection).get(principal.tenant_id, destination.collection_id)
 
     async def discover(self, principal: Principal, spec: DiscoverySpec) -> Job:
         """List a site's addresses from its sitemaps and Common Crawl, as a job."""
@@ -139,6 +172,16 @@ class CrawlService:
             if not (spec.follow_redirects and response.is_redirect):
                 return replace(response, requested_url=spec.start_urls[0], redirects=tuple(visited))
             request = replace(request, url=next_hop(response, visited, spec.max_redirects).text)
+
+
+def score_urls(
+    principal: Principal, urls: Sequence[str], query: str, threshold: float = 0.0
+) -> list[tuple[str, float]]:
+    """Addresses with how well they suit a query, the best first; those below the threshold are left out."""
+    require(principal, Scope.READ)
+    relevance = Relevance(query)
+    scored = [(url, relevance.score_url(url)) for url in dict.fromkeys(urls)]
+    return sorted((each for each in scored if each[1] >= threshold), key=lambda each: (-each[1], each[0]))
 
 
 def crawl_scope(tenant_id: str, spec: CrawlSpec) -> str:

@@ -4,19 +4,29 @@ import asyncio
 import stat
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from scrubjay.errors import ScrubjayError
+from scrubjay.errors import IndexElsewhere, ScrubjayError, Unavailable
+from scrubjay.ingest.catalog import IndexCatalog
+from scrubjay.ingest.consistency import Consistency
+from scrubjay.model.tenant import Principal, Scope
+from scrubjay.services.access import require
 from scrubjay.settings import Settings
 from scrubjay.storage.blobs import BlobStore
-from scrubjay.storage.cache import Cache
+from scrubjay.storage.cache import Cache, CacheStats
+from scrubjay.storage.chunks import Chunks
+from scrubjay.storage.collections import Collections
 from scrubjay.storage.database import Database
+from scrubjay.storage.documents import DocumentRow, Documents
 from scrubjay.storage.home import ADMIN_KEY_FILE
 from scrubjay.storage.schema import current_revision, known_revisions
+from scrubjay.storage.tags import Tags
 from scrubjay.storage.workers import Workers
 
 CHECK_SECONDS = 5.0
+CACHED_PREFIX = "cache:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +40,10 @@ class Finding:
 
 
 class Health:
-    def __init__(self, settings: Settings, database: Database, blobs: BlobStore, cache: Cache) -> None:
+    def __init__(
+        self, settings: Settings, database: Database, blobs: BlobStore, cache: Cache, catalog: IndexCatalog
+    ) -> None:
+        self._catalog = catalog
         self._settings = settings
         self._database = database
         self._blobs = blobs
@@ -42,12 +55,57 @@ class Health:
             "database": self._database.check,
             "blobs": self._blobs.check,
             "cache": self._cache.check,
+            "index": self._check_index,
         }
         results = await asyncio.gather(*(_answers(check) for check in checks.values()))
         return dict(zip(checks, (problem is None for problem in results), strict=True))
 
-    async def examine(self) -> list[Finding]:
-        """Everything `scrubjay doctor` looks at."""
+    async def _check_index(self) -> None:
+        try:
+            served = await self._catalog.live()
+        except IndexElsewhere:
+            return  # it is another process's to check
+        await served.index.check()
+
+    async def cache_stats(self, principal: Principal) -> CacheStats:
+        require(principal, Scope.READ)
+        return await self._cache.stats()
+
+    async def clear_cache(self, principal: Principal) -> int:
+        """Forget cached answers, pages and vectors; counters and circuits stay."""
+        require(principal, Scope.ADMIN)
+        return await self._cache.clear(CACHED_PREFIX)
+
+    async def stats(self, principal: Principal) -> dict[str, Any]:
+        """What a tenant has, counted."""
+        require(principal, Scope.READ)
+        tenant_id = principal.tenant_id
+        async with self._database.reading() as connection:
+            documents, chunks = Documents(connection), Chunks(connection)
+            living = (DocumentRow.tenant_id == tenant_id, DocumentRow.deleted_at.is_(None))
+            counted = {
+                "documents": await documents.count(*living),
+                "deleted_documents": await documents.count(
+                    DocumentRow.tenant_id == tenant_id,
+                    DocumentRow.deleted_at.is_not(None),
+                    DocumentRow.is_purging.is_(False),
+                ),
+                "chunks": await chunks.count(chunks.of_tenant(tenant_id)),
+                "collections": await Collections(connection).count(Collections(connection).of_tenant(tenant_id)),
+                "tags": await Tags(connection).count(Tags(connection).of_tenant(tenant_id)),
+            }
+            due = await documents.count(DocumentRow.tenant_id == tenant_id, DocumentRow.index_due_at.is_not(None))
+        return {**counted, "index": {"waiting": due, **await self._describe_index()}}
+
+    async def _describe_index(self) -> dict[str, Any]:
+        try:
+            served = await self._catalog.live()
+        except Unavailable as error:
+            return {"model": None, "note": error.message}
+        return {"model": served.generation.model, "dimensions": served.generation.dimensions}
+
+    async def examine(self, *, repair: bool = False) -> list[Finding]:
+        """Everything `scrubjay doctor` looks at. With `repair`, what the index has wrong is put right."""
         return [
             self._examine_home(),
             await self._examine_part("database", self._database.check, self._database.engine.url.render_as_string()),
@@ -55,7 +113,24 @@ class Health:
             await self._examine_part("blobs", self._blobs.check, self._settings.resolved_blob_url),
             await self._examine_part("cache", self._cache.check, "redis" if self._settings.cache_url else "in process"),
             await self._examine_workers(),
+            await self._examine_index(repair=repair),
         ]
+
+    async def _examine_index(self, *, repair: bool) -> Finding:
+        consistency = Consistency(self._database, self._catalog)
+        try:
+            found = await (consistency.repair() if repair else consistency.compare())
+        except IndexElsewhere as error:
+            advice = "stop the server that has it, and run this again" if repair else ""
+            return Finding("index", not repair, f"not compared: {error.message}", advice)
+        except (ScrubjayError, SQLAlchemyError, OSError) as error:
+            return Finding("index", False, str(error), "make it reachable, or build it anew: scrubjay reindex")
+        if found.none:
+            waiting = f"; {found.waiting:,} documents wait to be indexed" if found.waiting else ""
+            return Finding("index", True, found.describe() + waiting)
+        if repair:
+            return Finding("index", True, f"{found.describe()}; repaired")
+        return Finding("index", False, found.describe(), "run: scrubjay doctor --repair")
 
     def _examine_home(self) -> Finding:
         exposed = [

@@ -1,12 +1,13 @@
 """Chunks: spans of a document version."""
 
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
-from sqlalchemy import ForeignKey, Index, UniqueConstraint
+from sqlalchemy import ForeignKey, Index, UniqueConstraint, delete, select, update
 from sqlalchemy.orm import Mapped, mapped_column
 
-from scrubjay.model.content import Chunk, ChunkContentType
-from scrubjay.storage.repository import Base, Repository, table_options
+from scrubjay.model.content import Chunk, ChunkContentType, ChunkOutline
+from scrubjay.storage.repository import BATCH, Base, Repository, table_options
 from scrubjay.storage.types import EnumText, Hash, Id, LongText, Name, UtcDateTime
 
 
@@ -30,6 +31,7 @@ class ChunkRow(Base):
     token_count: Mapped[int]
     embedding_model: Mapped[Name]
     section_header: Mapped[LongText | None]
+    context: Mapped[LongText | None]
     content_type: Mapped[ChunkContentType] = mapped_column(EnumText(ChunkContentType))
     created_at: Mapped[datetime] = mapped_column(UtcDateTime)
 
@@ -38,3 +40,53 @@ class Chunks(Repository[Chunk]):
     row = ChunkRow
     model = Chunk
     noun = "chunk"
+
+    async def of_document(self, document_id: str, *, version: int | None = None) -> Sequence[Chunk]:
+        """The chunks of one version, or of all, in order."""
+        statement = select(*self._columns).where(ChunkRow.document_id == document_id)
+        if version is not None:
+            statement = statement.where(ChunkRow.version == version)
+        return await self._items(statement.order_by(ChunkRow.version, ChunkRow.chunk_index))
+
+    async def outlines(self, document_ids: Collection[str]) -> Mapping[str, Sequence[ChunkOutline]]:
+        """Document id → the chunks of all its versions without their texts."""
+        columns = [self.table.c[name] for name in ChunkOutline._fields]
+        rows = await self.connection.execute(
+            select(ChunkRow.document_id, *columns).where(ChunkRow.document_id.in_(list(document_ids)))
+        )
+        found: dict[str, list[ChunkOutline]] = {}
+        for document_id, *values in rows:
+            found.setdefault(document_id, []).append(ChunkOutline(*values))
+        return found
+
+    async def by_ids(self, tenant_id: str, chunk_ids: Collection[str]) -> Sequence[Chunk]:
+        ids, found = list(chunk_ids), list[Chunk]()
+        for start in range(0, len(ids), BATCH):
+            found += await self._items(
+                select(*self._columns).where(
+                    ChunkRow.tenant_id == tenant_id, ChunkRow.id.in_(ids[start : start + BATCH])
+                )
+            )
+        return found
+
+    async def neighbours(self, document_id: str, version: int, indexes: Collection[int]) -> Sequence[Chunk]:
+        return await self._items(
+            select(*self._columns)
+            .where(
+                ChunkRow.document_id == document_id,
+                ChunkRow.version == version,
+                ChunkRow.chunk_index.in_(list(indexes)),
+            )
+            .order_by(ChunkRow.chunk_index)
+        )
+
+    async def relabel(self, model: str) -> None:
+        """From now on, this model's vectors stand for all chunks."""
+        await self.connection.execute(
+            update(ChunkRow).where(ChunkRow.embedding_model != model).values(embedding_model=model)
+        )
+
+    async def remove_version(self, document_id: str, version: int) -> None:
+        await self.connection.execute(
+            delete(ChunkRow).where(ChunkRow.document_id == document_id, ChunkRow.version == version)
+        )

@@ -95,6 +95,11 @@ class CrawledPages(Repository[CrawledPage]):
         )
         return {row.url_hash: KnownPage(**row._mapping) for row in rows}
 
+    async def by_hashes(self, scope_id: str, hashes: Collection[str]) -> Sequence[CrawledPage]:
+        return await self._items(
+            select(*self._columns).where(CrawledPageRow.scope_id == scope_id, CrawledPageRow.url_hash.in_(list(hashes)))
+        )
+
     async def first_with_content(self, scope_id: str, job_id: str, contents: Collection[str]) -> Mapping[str, str]:
         """Content hash → the address hash under which this crawl has it already."""
         if not contents:

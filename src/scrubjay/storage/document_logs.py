@@ -1,8 +1,9 @@
 """The processing log of each document."""
 
+from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import ForeignKey, Index, String
+from sqlalchemy import ForeignKey, Index, String, select
 from sqlalchemy.orm import Mapped, mapped_column
 
 from scrubjay.model.content import DocumentLogLine
@@ -28,3 +29,9 @@ class DocumentLogs(Repository[DocumentLogLine]):
     row = DocumentLogRow
     model = DocumentLogLine
     noun = "log line"
+
+    async def of_document(self, document_id: str) -> Sequence[DocumentLogLine]:
+        """The whole log, oldest line first."""
+        return await self._items(
+            select(*self._columns).where(DocumentLogRow.document_id == document_id).order_by(DocumentLogRow.id)
+        )

@@ -1,12 +1,14 @@
 """Documents: one piece of content with its provenance; its text is in the blob store."""
 
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
-from sqlalchemy import ForeignKey, Index, String, UniqueConstraint
+from sqlalchemy import ForeignKey, Index, String, UniqueConstraint, false, func, select, update
 from sqlalchemy.orm import Mapped, mapped_column
 
 from scrubjay.model.content import Document, DocumentSource, DocumentStatus
-from scrubjay.storage.repository import Base, Repository, table_options
+from scrubjay.storage.repository import BATCH, Base, Repository, table_options
 from scrubjay.storage.types import (
     EnumText,
     Hash,
@@ -31,6 +33,7 @@ class DocumentRow(Base):
         Index("ix_documents_plan_id", "plan_id"),
         Index("ix_documents_operation_id", "operation_id"),
         Index("ix_documents_crawled_at", "tenant_id", "crawled_at"),
+        partial_index("ix_documents_index_due", "index_due_at", where="index_due_at IS NOT NULL"),
         partial_index("ix_documents_active", "tenant_id", "id", where="deleted_at IS NULL"),
     )
 
@@ -60,13 +63,156 @@ class DocumentRow(Base):
     chunk_count: Mapped[int]
     duplicate_of: Mapped[Id | None]
     error: Mapped[LongText | None]
+    chunking: Mapped[Json | None]
     created_at: Mapped[datetime] = mapped_column(UtcDateTime)
     crawled_at: Mapped[datetime] = mapped_column(UtcDateTime)
     updated_at: Mapped[datetime] = mapped_column(UtcDateTime)
     deleted_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    is_purging: Mapped[bool] = mapped_column(server_default=false())
+    indexed_version: Mapped[int] = mapped_column(server_default="0")
+    index_revision: Mapped[int] = mapped_column(server_default="0")
+    index_due_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    index_lease: Mapped[Id | None]
+    index_attempts: Mapped[int] = mapped_column(server_default="0")
 
 
 class Documents(Repository[Document]):
     row = DocumentRow
     model = Document
     noun = "document"
+
+    async def by_keys(self, tenant_id: str, natural_keys: Collection[str]) -> Mapping[str, Document]:
+        """Natural key → document, also of those that are deleted."""
+        keys, found = list(natural_keys), list[Document]()
+        for start in range(0, len(keys), BATCH):
+            found += await self._items(
+                select(*self._columns).where(
+                    DocumentRow.tenant_id == tenant_id, DocumentRow.natural_key.in_(keys[start : start + BATCH])
+                )
+            )
+        return {document.natural_key: document for document in found}
+
+    async def by_ids(self, document_ids: Collection[str]) -> Mapping[str, Document]:
+        ids = list(document_ids)
+        found = await self._items(select(*self._columns).where(DocumentRow.id.in_(ids))) if ids else []
+        return {document.id: document for document in found}
+
+    async def first_with_content(self, tenant_id: str, contents: Collection[str]) -> Mapping[str, str]:
+        """Content hash → the oldest living document that has it and repeats no other."""
+        if not contents:
+            return {}
+        rows = await self.connection.execute(
+            select(DocumentRow.content_sha256, func.min(DocumentRow.id))
+            .where(
+                DocumentRow.tenant_id == tenant_id,
+                DocumentRow.content_sha256.in_(list(contents)),
+                DocumentRow.duplicate_of.is_(None),
+                DocumentRow.deleted_at.is_(None),
+            )
+            .group_by(DocumentRow.content_sha256)
+        )
+        return {content: document_id for content, document_id in rows if content is not None}
+
+    async def change(self, document_id: str, **changes: Any) -> None:
+        """Change a document and have the index follow."""
+        await self.connection.execute(
+            update(DocumentRow)
+            .where(DocumentRow.id == document_id)
+            .values(index_revision=DocumentRow.index_revision + 1, **changes)
+        )
+
+    async def any_due(self, now: datetime) -> bool:
+        """Whether the index owes anything: cheap enough to be asked all the time."""
+        due = select(DocumentRow.id).where(DocumentRow.index_due_at <= now).limit(1)
+        return (await self.connection.execute(due)).first() is not None
+
+    async def lease_due(self, lease: str, *, limit: int, now: datetime, until: datetime) -> Sequence[Document]:
+        """Take documents that the index must be brought up to; whoever dies with them loses them at `until`."""
+        due = await self.connection.execute(
+            select(DocumentRow.id)
+            .where(DocumentRow.index_due_at <= now)
+            .order_by(DocumentRow.index_due_at)
+            .limit(limit)
+            .with_for_update(skip_locked=True)
+            .with_hint(DocumentRow, "WITH (UPDLOCK, READPAST, ROWLOCK)", "mssql")
+            .with_hint(DocumentRow, "FORCE INDEX (ix_documents_index_due)", "mysql")
+        )
+        ids = list(due.scalars())
+        if not ids:
+            return []
+        await self.connection.execute(
+            update(DocumentRow).where(DocumentRow.id.in_(ids)).values(index_due_at=until, index_lease=lease)
+        )
+        return await self._items(select(*self._columns).where(DocumentRow.id.in_(ids)))
+
+    async def settle_index(self, document: Document, **changes: Any) -> bool:
+        """The index holds this revision. False when the document changed meanwhile; then it stays due."""
+        mine = (DocumentRow.id == document.id, DocumentRow.index_lease == document.index_lease)
+        settled = await self.connection.execute(
+            update(DocumentRow)
+            .where(*mine, DocumentRow.index_revision == document.index_revision)
+            .values(index_due_at=None, index_lease=None, index_attempts=0, **changes)
+        )
+        return bool(settled.rowcount)
+
+    async def hand_back(self, document: Document, now: datetime) -> None:
+        """Somebody else may take it up at once."""
+        await self.connection.execute(
+            update(DocumentRow)
+            .where(DocumentRow.id == document.id, DocumentRow.index_lease == document.index_lease)
+            .values(index_due_at=now, index_lease=None)
+        )
+
+    async def free_leases(self, now: datetime) -> None:
+        """Whoever had leased documents is known to be gone."""
+        await self.connection.execute(
+            update(DocumentRow).where(DocumentRow.index_lease.is_not(None)).values(index_due_at=now, index_lease=None)
+        )
+
+    async def renew_lease(self, document_ids: Collection[str], lease: str, until: datetime) -> None:
+        """Whoever has leased these documents is still at work on them."""
+        await self.connection.execute(
+            update(DocumentRow)
+            .where(DocumentRow.id.in_(list(document_ids)), DocumentRow.index_lease == lease)
+            .values(index_due_at=until)
+        )
+
+    async def postpone_index(self, document: Document, until: datetime) -> None:
+        await self.connection.execute(
+            update(DocumentRow)
+            .where(DocumentRow.id == document.id, DocumentRow.index_lease == document.index_lease)
+            .values(index_due_at=until, index_lease=None, index_attempts=DocumentRow.index_attempts + 1)
+        )
+
+    async def make_due(self, now: datetime, *, after: str, limit: int) -> Sequence[str]:
+        """Have the index look at the next documents, by id, again; returns their ids."""
+        rows = await self.connection.execute(
+            select(DocumentRow.id).where(DocumentRow.id > after).order_by(DocumentRow.id).limit(limit)
+        )
+        ids = list(rows.scalars())
+        if ids:
+            await self.connection.execute(
+                update(DocumentRow)
+                .where(DocumentRow.id.in_(ids))
+                .values(index_revision=DocumentRow.index_revision + 1, index_due_at=now)
+            )
+        return ids
+
+    async def due_count(self) -> int:
+        return await self.count(DocumentRow.index_due_at.is_not(None))
+
+    async def adopt_duplicates(self, document_id: str) -> None:
+        """What repeated a document that ends repeats nothing any more, until it is looked at again."""
+        await self.connection.execute(
+            update(DocumentRow).where(DocumentRow.duplicate_of == document_id).values(duplicate_of=None)
+        )
+
+    async def languages(self, tenant_id: str) -> Sequence[str]:
+        """The languages of a tenant's documents, the most frequent first."""
+        rows = await self.connection.execute(
+            select(DocumentRow.language, func.count())
+            .where(DocumentRow.tenant_id == tenant_id, DocumentRow.language.is_not(None))
+            .group_by(DocumentRow.language)
+            .order_by(func.count().desc())
+        )
+        return [language for language, _ in rows if language]

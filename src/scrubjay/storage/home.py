@@ -15,6 +15,7 @@ KEY_LENGTHS = range(32, 257)
 SPOOL_FOLDER = "spool"
 SPOOL_SECONDS = 24 * 60 * 60
 LOCK_FILE = "lock"
+SERVER_FILE = "server"
 
 
 def prepare_home(home: Path) -> None:
@@ -62,6 +63,39 @@ def open_spool(home: Path) -> Path | None:
     except OSError as error:
         raise HomeUnusable(f"The folder {folder} cannot be used: {error.strerror}.") from error
     return folder
+
+
+@contextmanager
+def note_server(home: Path, url: str = "") -> Iterator[None]:
+    """Leave word that this owner of the folder stays, and where it answers: commands leave work and searches to it."""
+    if _owner(home) != str(os.getpid()):
+        yield
+        return
+    path = home / SERVER_FILE
+    path.write_text(f"{os.getpid()} {url}\n")
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def find_server(home: Path) -> str | None:
+    """Where the process answers that has this folder, "" if it only works, None if it does not stay.
+
+    A killed server leaves its word behind, and its port may be anybody's: only the folder's owner is believed.
+    """
+    try:
+        process, _, url = (home / SERVER_FILE).read_text().strip().partition(" ")
+    except OSError:
+        return None
+    return url if process == _owner(home) else None
+
+
+def _owner(home: Path) -> str | None:
+    try:
+        return (home / LOCK_FILE).read_text().strip()
+    except OSError:
+        return None
 
 
 @contextmanager

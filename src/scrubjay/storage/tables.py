@@ -4,6 +4,7 @@ from scrubjay.storage import (
     chunks,
     collections,
     configs,
+    contents,
     crawled_pages,
     deliveries,
     document_logs,
@@ -11,7 +12,9 @@ from scrubjay.storage import (
     domains,
     embeddings,
     frontier,
+    generations,
     hosts,
+    ingest_queue,
     inventory,
     job_events,
     jobs,
@@ -28,6 +31,7 @@ from scrubjay.storage import (
     tags,
     tenants,
     versions,
+    vocabulary,
     watches,
     webhooks,
     workers,
@@ -38,5 +42,6 @@ NOUNS = (
     tenants, keys, sign_ins, jobs, job_events, workers, schedules, collections, tags, rules, plans, operations,
     ledger, configs, hosts, proxies, frontier, documents, versions, document_logs, chunks, embeddings, outbox,
     watches, webhooks, deliveries, domains, inventory, crawled_pages, site_memories,
+    contents, generations, ingest_queue, vocabulary,
 )  # fmt: skip
 metadata = Base.metadata

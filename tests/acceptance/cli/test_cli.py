@@ -51,7 +51,7 @@ def test_every_command_and_option_has_a_help_text() -> None:
 
 
 def is_help_of(path: tuple[str, ...], shown: str) -> bool:
-    first = " ".join((COMMANDS[path].help or "").split("\n\n")[0].split())
+    first = " ".join((COMMANDS[path].help or "").replace("`", "").split("\n\n")[0].split())
     return "Usage:" in shown and first[:40] in " ".join(shown.split())
 
 
@@ -202,7 +202,7 @@ def test_migrate_can_be_repeated(home: Path, tmp_path: Path) -> None:
 
 def test_doctor_finds_a_healthy_home_healthy(home: Path) -> None:
     findings = {finding["name"]: finding for finding in as_json(home, "doctor", "--json")}
-    assert list(findings) == ["home", "database", "schema", "blobs", "cache", "workers"]
+    assert list(findings) == ["home", "database", "schema", "blobs", "cache", "workers", "index"]
     assert all(finding["is_well"] for finding in findings.values())
     assert findings["home"]["detail"] == str(home)
     table = run("doctor", home=home, COLUMNS="200").stdout

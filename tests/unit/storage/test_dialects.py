@@ -14,16 +14,22 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 from sqlalchemy.sql import Executable
 from tests.examples import LATER, MOMENT, Family, add_family, example, repositories
 
+from scrubjay.model.content import GenerationState
 from scrubjay.model.crawl_spec import CrawlStrategy
 from scrubjay.model.crawling import CrawledPage, FrontierItem, FrontierStatus, PageSeen, SiteMemory
 from scrubjay.model.job import Job, Schedule
 from scrubjay.settings import Settings
 from scrubjay.storage import schema
+from scrubjay.storage.chunks import Chunks
+from scrubjay.storage.contents import Contents
 from scrubjay.storage.crawled_pages import CrawledPages
 from scrubjay.storage.database import open_database
 from scrubjay.storage.document_logs import DocumentLogs
 from scrubjay.storage.documents import Documents
+from scrubjay.storage.embeddings import Embeddings
 from scrubjay.storage.frontier import Frontier
+from scrubjay.storage.generations import Generations
+from scrubjay.storage.ingest_queue import IngestQueue
 from scrubjay.storage.job_events import JobEvents
 from scrubjay.storage.jobs import Jobs
 from scrubjay.storage.keys import ApiKeys
@@ -32,8 +38,11 @@ from scrubjay.storage.schedules import Schedules
 from scrubjay.storage.sign_ins import SignIns
 from scrubjay.storage.site_memories import SiteMemories
 from scrubjay.storage.tables import metadata
+from scrubjay.storage.tags import Tags
 from scrubjay.storage.tenants import Tenants
 from scrubjay.storage.types import EnumText
+from scrubjay.storage.versions import DocumentVersions
+from scrubjay.storage.vocabulary import Vocabulary
 from scrubjay.storage.workers import Workers
 
 DIALECTS: Mapping[str, Dialect] = {
@@ -270,6 +279,19 @@ def own_calls(family: Family) -> Mapping[type[Repository[Any]], Mapping[str, Cal
     async def read_pages(pages: CrawledPages) -> None:
         assert "h" in [each.url_hash for each in await pages.of_job(job_id)]
 
+    document = family.document
+
+    async def lease_due(documents: Documents) -> None:
+        assert document.id in await documents.make_due(MOMENT, after="", limit=5)
+        assert await documents.lease_due("l", limit=5, now=MOMENT, until=LATER)
+
+    async def use_tags(tags: Tags) -> None:
+        made = await tags.by_names(tenant_id, ["a", "b"])
+        assert await tags.attach(document.id, [made[0].id])
+
+    async def take_pages(queue: IngestQueue) -> None:
+        assert await queue.next(job_id, 5)
+
     async def claim(jobs: Jobs) -> None:
         await jobs.add(due)
         assert len(await jobs.claim("w", ["j", "k"], 5, LATER)) == 1
@@ -332,11 +354,78 @@ def own_calls(family: Family) -> Mapping[type[Repository[Any]], Mapping[str, Cal
             "put": lambda pages: pages.put([page]),
             "confirm": lambda pages: pages.confirm("s", job_id, [seen]),
             "known": lambda pages: pages.known("s", ["h"]),
+            "by_hashes": lambda pages: pages.by_hashes("s", ["h"]),
             "first_with_content": lambda pages: pages.first_with_content("s", job_id, ["c"]),
             "of_job": read_pages,
             "doubtful_duplicates": lambda pages: pages.doubtful_duplicates(job_id),
             "with_content": lambda pages: pages.with_content("s", job_id, ["h"]),
             "acquit": lambda pages: pages.acquit("s", ["h"]),
+        },
+        Documents: {
+            "by_keys": lambda documents: documents.by_keys(tenant_id, ["k"]),
+            "by_ids": lambda documents: documents.by_ids(["d"]),
+            "first_with_content": lambda documents: documents.first_with_content(tenant_id, ["c"]),
+            "change": lambda documents: documents.change(document.id, title="t"),
+            "make_due": lambda documents: documents.make_due(MOMENT, after="", limit=5),
+            "lease_due": lease_due,
+            "settle_index": lambda documents: documents.settle_index(document),
+            "any_due": lambda documents: documents.any_due(MOMENT),
+            "hand_back": lambda documents: documents.hand_back(document, LATER),
+            "free_leases": lambda documents: documents.free_leases(MOMENT),
+            "renew_lease": lambda documents: documents.renew_lease([document.id], "l", LATER),
+            "postpone_index": lambda documents: documents.postpone_index(document, LATER),
+            "due_count": lambda documents: documents.due_count(),
+            "adopt_duplicates": lambda documents: documents.adopt_duplicates(document.id),
+            "languages": lambda documents: documents.languages(tenant_id),
+        },
+        DocumentLogs: {"of_document": lambda logs: logs.of_document(document.id)},
+        DocumentVersions: {
+            "of_document": lambda versions: versions.of_document(document.id),
+            "of_documents": lambda versions: versions.of_documents([document.id]),
+            "at": lambda versions: versions.at(tenant_id, [document.id], MOMENT),
+            "end": lambda versions: versions.end([document.id], MOMENT),
+            "reopen": lambda versions: versions.reopen(document.id, 1),
+            "holders": lambda versions: versions.holders(tenant_id, "h"),
+        },
+        Chunks: {
+            "of_document": lambda chunks: chunks.of_document(document.id, version=1),
+            "outlines": lambda chunks: chunks.outlines([document.id]),
+            "by_ids": lambda chunks: chunks.by_ids(tenant_id, ["c"]),
+            "neighbours": lambda chunks: chunks.neighbours(document.id, 1, [1, 2]),
+            "relabel": lambda chunks: chunks.relabel("m"),
+            "remove_version": lambda chunks: chunks.remove_version(document.id, 1),
+        },
+        Embeddings: {
+            "known": lambda embeddings: embeddings.known("m", ["h"]),
+            "add_new": lambda embeddings: embeddings.add_new([example(Embeddings, family)]),
+        },
+        Tags: {
+            "by_names": lambda tags: tags.by_names(tenant_id, ["c"]),
+            "attach": use_tags,
+            "of_documents": lambda tags: tags.of_documents([document.id]),
+            "detach": lambda tags: tags.detach(document.id, "t"),
+            "documents_with": lambda tags: tags.documents_with("t"),
+            "usage": lambda tags: tags.usage(tenant_id),
+        },
+        Contents: {
+            "put": lambda contents: contents.put(example(Contents, family)),
+            "bodies": lambda contents: contents.bodies(tenant_id, ["h"]),
+            "remove": lambda contents: contents.remove(tenant_id, "h"),
+        },
+        Generations: {
+            "all": lambda generations: generations.all(),
+            "set_state": lambda generations: generations.set_state("g", GenerationState.LIVE, live_at=MOMENT),
+            "remove": lambda generations: generations.remove("g"),
+            "epoch": lambda generations: generations.epoch(tenant_id),
+            "advance": lambda generations: generations.advance([tenant_id]),
+        },
+        IngestQueue: {
+            "next": take_pages,
+            "remove": lambda queue: queue.remove(["a", "b"]),
+        },
+        Vocabulary: {
+            "learn": lambda vocabulary: vocabulary.learn(tenant_id, ["w"]),
+            "words": lambda vocabulary: vocabulary.words(tenant_id, 5),
         },
         SiteMemories: {
             "recall": lambda memories: memories.recall(tenant_id, "s", "h"),
@@ -377,7 +466,13 @@ async def test_every_statement_of_every_repository_compiles_everywhere(recorded:
 async def test_rows_that_must_be_locked_are_locked_on_every_server(recorded: Sequence[Recorded]) -> None:
     """SQL Server has no FOR UPDATE; SQLAlchemy leaves it out there without a word, and hints must say it."""
     locking = [each for each in recorded if "FOR UPDATE" in each.compile(DIALECTS["postgresql"])]
-    assert {each.method for each in locking} == {"Jobs.lock", "Jobs.claim", "Jobs.orphans", "Frontier.lease"}
+    assert {each.method for each in locking} == {
+        "Jobs.lock",
+        "Jobs.claim",
+        "Jobs.orphans",
+        "Frontier.lease",
+        "Documents.lease_due",
+    }
     for each in locking:
         skips = "SKIP LOCKED" in each.compile(DIALECTS["postgresql"])
         assert each.compile(DIALECTS["mysql"]).endswith("FOR UPDATE SKIP LOCKED" if skips else "FOR UPDATE")

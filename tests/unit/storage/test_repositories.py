@@ -21,7 +21,7 @@ def test_every_repository_has_an_example() -> None:
 
 
 def test_every_table_belongs_to_a_repository() -> None:
-    without = {"document_tags"}  # only connects two nouns
+    without = {"document_tags", "search_epochs"}  # connects two nouns; counts for another
     assert set(Base.metadata.tables) - without == {each.row.__tablename__ for each in repositories()}
 
 

@@ -1,11 +1,13 @@
-"""Routes of `/api/v1`: health, API keys and jobs."""
+"""Routes of `/api/v1`: health, API keys and jobs here, the rest in one file for each noun."""
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import APIRouter, Query, Response
 from starlette.responses import JSONResponse
 
-from scrubjay.api.deps import Jay, Who, identifier
+from scrubjay.api.deps import Jay, Who
+from scrubjay.api.rag import collections, crawls, documents, search, settings
+from scrubjay.api.rag.ids import JobId, KeyId
 from scrubjay.api.rag.schemas import (
     ChangeKeyRequest,
     CreatedKeyResponse,
@@ -15,7 +17,9 @@ from scrubjay.api.rag.schemas import (
     HealthResponse,
     JobResponse,
     KeyResponse,
+    Limit,
     ListResponse,
+    Offset,
     ReadyResponse,
     event_response,
     job_response,
@@ -33,10 +37,8 @@ router = APIRouter(
     },
 )
 
-Limit = Annotated[int, Query(ge=1, le=1000)]
-Offset = Annotated[int, Query(ge=0, le=2**31 - 1)]
-JobId = Annotated[str, Depends(identifier("job", "job", "job_id"))]
-KeyId = Annotated[str, Depends(identifier("cred", "API key", "key_id"))]
+for part in (documents, collections, search, crawls, settings):
+    router.include_router(part.router)
 
 
 @router.head("/health", include_in_schema=False)

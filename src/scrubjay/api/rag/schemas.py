@@ -1,10 +1,13 @@
 """Wire shapes of `/api/v1`. Ids are UUIDs here; the same ids in our own spelling are accepted too."""
 
-from collections.abc import Callable, Sequence
-from datetime import datetime
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from math import isfinite
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StrictBool, field_validator
+from fastapi import Query
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, StrictBool, field_validator
 
 from scrubjay.model.ids import uuid_from_id
 from scrubjay.model.job import Job, JobEvent, JobState
@@ -14,16 +17,51 @@ from scrubjay.model.tenant import ApiKey, Scope
 T = TypeVar("T")
 S = TypeVar("S")
 
+MAX_DEPTH = 32
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+Limit = Annotated[int, Query(ge=1, le=1000)]
+Offset = Annotated[int, Query(ge=0, le=2**31 - 1)]
+
+
+def _in_utc(moment: datetime) -> datetime:
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("is beyond the calendar") from None
+
+
+Moment = Annotated[AwareDatetime, AfterValidator(_in_utc)]
+
 
 class RequestModel(BaseModel):
     model_config = ConfigDict(extra="forbid", str_strip_whitespace=True)
 
     @field_validator("*", mode="before")
     @classmethod
-    def _no_nul(cls, value: Any) -> Any:
-        if isinstance(value, str) and "\x00" in value:
-            raise ValueError("must not contain NUL characters")
+    def _check_storable(cls, value: Any) -> Any:
+        check_storable(value)
         return value
+
+
+def check_storable(value: Any, depth: int = 0) -> None:
+    """Refuse what JSON can say and a database cannot keep, wherever it is inside."""
+    if depth > MAX_DEPTH:
+        raise ValueError(f"must not be nested more than {MAX_DEPTH} levels deep")
+    if isinstance(value, str):
+        if "\x00" in value:
+            raise ValueError("must not contain NUL characters")
+        if not value.isascii() and _SURROGATE.search(value):
+            raise ValueError("must be Unicode text without lone surrogates")
+    elif isinstance(value, float) and not isfinite(value):
+        raise ValueError("must be a finite number")
+    elif isinstance(value, Mapping):
+        for name, item in value.items():
+            check_storable(name, depth + 1)
+            check_storable(item, depth + 1)
+    elif isinstance(value, list):
+        for item in value:
+            check_storable(item, depth + 1)
 
 
 class ListResponse(BaseModel, Generic[T]):
@@ -71,7 +109,7 @@ class CreateKeyRequest(RequestModel):
     name: KeyName
     scopes: Scopes = Field(default_factory=lambda: [Scope.READ])
     rate_limit_rpm: RateLimit = 60
-    expires_at: AwareDatetime | None = None
+    expires_at: Moment | None = None
 
 
 class ChangeKeyRequest(RequestModel):
@@ -139,6 +177,12 @@ def job_response(job: Job) -> JobResponse:
         started_at=job.started_at,
         completed_at=job.finished_at,
     )
+
+
+class JobStartedResponse(BaseModel):
+    job_id: str
+    status: JobState
+    message: str | None = None
 
 
 class EventResponse(BaseModel):

@@ -1,0 +1,377 @@
+"""Crawls and discoveries over `/api/v1`: start, look, follow live, pause, resume, cancel."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Header, WebSocket, WebSocketDisconnect
+from pydantic import BaseModel, Field, StringConstraints
+from sse_starlette import EventSourceResponse, ServerSentEvent
+
+from scrubjay.api.deps import Jay, SocketJay, SocketWho, Who
+from scrubjay.api.rag.documents import TagName
+from scrubjay.api.rag.ids import CollectionRef, ConfigRef, JobId, ProxyRef, wire
+from scrubjay.api.rag.schemas import JobStartedResponse, Offset, RequestModel
+from scrubjay.bootstrap import Scrubjay
+from scrubjay.errors import HostBlocked, InvalidRequest, NotFound, ScrubjayError, UrlBlocked
+from scrubjay.model.crawl_spec import CrawlStrategy, Extent, read_spec
+from scrubjay.model.destination import Destination
+from scrubjay.model.discovery import read_discovery_spec
+from scrubjay.model.job import Job, JobEvent, JobPriority, JobRequest, JobState
+from scrubjay.model.plan import Plan
+from scrubjay.model.tenant import Principal, Scope
+from scrubjay.services.access import require
+from scrubjay.services.collections import clean_tag
+from scrubjay.services.crawl_settings import chunking_of
+from scrubjay.services.crawls import score_urls
+
+router = APIRouter()
+
+MAX_BATCH = 100
+MAX_PAGES = 1000
+MAX_SCORED = 10_000
+SOURCE_DEPTH = 10
+CRAWL_KIND, DISCOVERY_KIND = "crawl", "discovery"
+
+Address = Annotated[str, StringConstraints(min_length=1, max_length=2048)]
+Keyword = Annotated[str, StringConstraints(min_length=1, max_length=100)]
+PriorityName = Annotated[str, Field(pattern="^(high|normal|low)$")]
+
+
+class CrawlTarget(RequestModel):
+    """Where the pages of a crawl go, and how it behaves."""
+
+    config_id: ConfigRef | None = Field(None, description="Default: the built-in config.")
+    collection_id: CollectionRef | None = None
+    tags: list[TagName] = Field(default_factory=list, max_length=100)
+    priority: PriorityName = "normal"
+    proxy_id: ProxyRef | None = None
+
+
+class CrawlRequest(CrawlTarget):
+    url: Address
+
+
+class BatchCrawlRequest(CrawlTarget):
+    urls: list[Address] = Field(min_length=1, max_length=MAX_BATCH)
+
+
+class DeepCrawlRequest(CrawlTarget):
+    url: Address
+    strategy: CrawlStrategy = CrawlStrategy.BFS
+    max_depth: int = Field(3, ge=0, le=100)
+    max_pages: int = Field(100, ge=1, le=MAX_PAGES)
+    score_threshold: float = Field(0.0, ge=0, le=1)
+    keywords: list[Keyword] = Field(default_factory=list, max_length=100)
+    extent: Extent = Extent.HOST
+    include: list[str] = Field(default_factory=list, max_length=100)
+    exclude: list[str] = Field(default_factory=list, max_length=100)
+
+
+class RefusedResponse(BaseModel):
+    """An address of a batch that cannot be crawled."""
+
+    job_id: None = None
+    status: Literal["failed"] = "failed"
+    message: str
+
+
+class CrawlsResponse(BaseModel):
+    jobs: list[JobStartedResponse | RefusedResponse]
+    total_submitted: int
+    failed_count: int
+
+
+class CrawlResponse(BaseModel):
+    job_id: str
+    status: JobState
+    urls: list[str]
+    strategy: str
+    max_depth: int
+    max_pages: int
+    collection_id: str | None
+    priority: str
+    pages_discovered: int
+    pages_crawled: int
+    pages_failed: int
+    current_depth: int
+    documents: dict[str, int] | None = Field(description="How many documents were added, changed, unchanged, removed.")
+    progress: dict[str, Any]
+    result: dict[str, Any] | None
+    error: str | None
+    created_at: datetime
+    started_at: datetime | None
+    completed_at: datetime | None
+
+
+class DiscoverRequest(RequestModel):
+    domain: str = Field(min_length=1, max_length=300)
+    sources: list[str] = Field(default_factory=lambda: ["sitemap"], min_length=1, max_length=10)
+    pattern: str | None = Field(None, min_length=1, max_length=1000)
+    max_urls: int = Field(500, ge=1, le=10_000)
+    score_query: str | None = Field(None, min_length=1, max_length=500)
+    score_threshold: float = Field(0.0, ge=0, le=1)
+
+
+class DiscoveryResponse(BaseModel):
+    job_id: str
+    status: JobState
+    domain: str
+    urls_found: int
+    urls: list[dict[str, Any]] | None
+    problems: list[dict[str, Any]] | None
+    error: str | None
+    created_at: datetime
+    completed_at: datetime | None
+
+
+class ScoreRequest(RequestModel):
+    urls: list[Address] = Field(min_length=1, max_length=MAX_SCORED)
+    query: str = Field(min_length=1, max_length=500)
+    threshold: float = Field(0.0, ge=0, le=1)
+
+
+class ScoredUrl(BaseModel):
+    url: str
+    score: float
+
+
+class ScoresResponse(BaseModel):
+    urls: list[ScoredUrl]
+
+
+async def _start(jay: Scrubjay, who: Principal, target: CrawlTarget, urls: Sequence[str], **asked: Any) -> Job:
+    config = await jay.crawl_settings.config(who, target.config_id)
+    if target.proxy_id is not None:
+        await jay.crawl_settings.proxy(who, target.proxy_id)
+    spec = read_spec(jay.crawl_settings.spec_of(config, start_urls=list(urls), proxy_id=target.proxy_id, **asked))
+    chunking = chunking_of(config).model_dump(mode="json", exclude_defaults=True)
+    destination = Destination.to(target.collection_id, [clean_tag(tag) for tag in target.tags], chunking)
+    priority = JobPriority[target.priority.upper()]
+    return await jay.crawls.start(who, spec, priority=priority, destination=destination)
+
+
+async def start_source(jay: Scrubjay, who: Principal, source: Plan) -> Job:
+    """Crawl a source as its config says; a config without a depth means the whole site."""
+    target = CrawlTarget(
+        config_id=source.repository_settings.get("crawl_config_id"),
+        collection_id=source.ingestion_settings.collection_id,
+    )
+    config = await jay.crawl_settings.config(who, target.config_id)
+    url = str(source.repository_settings.get("start_url") or "")
+    return await _start(jay, who, target, [url], max_depth=config.max_depth or SOURCE_DEPTH)
+
+
+def _one_page(url: str) -> Mapping[str, Any]:
+    return {"urls": [url], "max_pages": MAX_PAGES, "use_sitemaps": False}
+
+
+@router.post("/crawl", tags=["crawl"], response_model=CrawlsResponse)
+async def crawl(jay: Jay, who: Who, body: CrawlRequest) -> CrawlsResponse:
+    """Crawl one address as a job: the page alone, or as deep as the config says."""
+    job = await _start(jay, who, body, **_one_page(body.url))
+    started = JobStartedResponse(job_id=wire(job.id), status=job.state)
+    return CrawlsResponse(jobs=[started], total_submitted=1, failed_count=0)
+
+
+@router.post("/crawl/batch", tags=["crawl"], response_model=CrawlsResponse)
+async def crawl_batch(jay: Jay, who: Who, body: BatchCrawlRequest) -> CrawlsResponse:
+    """Crawl up to 100 addresses, each as a job. An address that cannot be crawled does not keep the others back."""
+    jobs: list[JobStartedResponse | RefusedResponse] = []
+    for url in body.urls:
+        try:
+            job = await _start(jay, who, body, **_one_page(url))
+        except (InvalidRequest, UrlBlocked, HostBlocked) as error:
+            jobs.append(RefusedResponse(message=f"{url[:200]}: {error.message}"))
+        else:
+            jobs.append(JobStartedResponse(job_id=wire(job.id), status=job.state))
+    failed = sum(isinstance(each, RefusedResponse) for each in jobs)
+    return CrawlsResponse(jobs=jobs, total_submitted=len(jobs) - failed, failed_count=failed)
+
+
+@router.post("/crawl/deep", tags=["crawl"], response_model=JobStartedResponse)
+async def crawl_deep(jay: Jay, who: Who, body: DeepCrawlRequest) -> JobStartedResponse:
+    """Follow a site's links breadth first, depth first, or the most relevant first."""
+    job = await _start(
+        jay,
+        who,
+        body,
+        urls=[body.url],
+        strategy=body.strategy,
+        max_depth=body.max_depth,
+        max_pages=body.max_pages,
+        score_threshold=body.score_threshold,
+        keywords=body.keywords,
+        extent=body.extent,
+        include=body.include,
+        exclude=body.exclude,
+    )
+    return JobStartedResponse(job_id=wire(job.id), status=job.state)
+
+
+async def _job_of(jay: Scrubjay, who: Principal, job_id: str, kind: str) -> Job:
+    job = await jay.jobs.get(who, job_id)
+    if job.kind != kind:
+        raise NotFound(f"Job '{job_id}' is no {kind}.")
+    return job
+
+
+def crawl_response(job: Job) -> CrawlResponse:
+    spec: Mapping[str, Any] = job.payload.get("spec") or {}
+    facts: Mapping[str, Any] = {**job.progress, **(job.result or {})}
+    ingest: Mapping[str, Any] = job.payload.get("ingest") or {}
+    collection_id = ingest.get("collection_id")
+    return CrawlResponse(
+        job_id=wire(job.id),
+        status=job.state,
+        urls=list(spec.get("start_urls") or ()),
+        strategy=str(spec.get("strategy") or CrawlStrategy.BFS),
+        max_depth=int(spec.get("max_depth", 10)),
+        max_pages=int(spec.get("max_pages", 1000)),
+        collection_id=None if collection_id is None else wire(collection_id),
+        priority=job.priority.label,
+        pages_discovered=int(facts.get("discovered") or 0),
+        pages_crawled=int(facts.get("pages") or 0),
+        pages_failed=int(facts.get("failed") or 0),
+        current_depth=int(facts.get("depth") or 0),
+        documents=facts.get("documents"),
+        progress=dict(job.progress),
+        result=None if job.result is None else dict(job.result),
+        error=job.error,
+        created_at=job.created_at,
+        started_at=job.started_at,
+        completed_at=job.finished_at,
+    )
+
+
+@router.get("/crawl/{job_id}", tags=["crawl"], response_model=CrawlResponse)
+async def get_crawl(jay: Jay, who: Who, job_id: JobId) -> CrawlResponse:
+    return crawl_response(await _job_of(jay, who, job_id, CRAWL_KIND))
+
+
+async def _steer(jay: Scrubjay, who: Principal, job_id: str, request: JobRequest) -> CrawlResponse:
+    require(who, Scope.WRITE)
+    await _job_of(jay, who, job_id, CRAWL_KIND)
+    return crawl_response(await jay.jobs.make_request(who, job_id, request))
+
+
+@router.post("/crawl/{job_id}/cancel", tags=["crawl"], response_model=CrawlResponse)
+async def cancel_crawl(jay: Jay, who: Who, job_id: JobId) -> CrawlResponse:
+    """A running crawl obeys at its next checkpoint; what it has brought stays."""
+    return await _steer(jay, who, job_id, JobRequest.CANCEL)
+
+
+@router.post("/crawl/{job_id}/pause", tags=["crawl"], response_model=CrawlResponse)
+async def pause_crawl(jay: Jay, who: Who, job_id: JobId) -> CrawlResponse:
+    return await _steer(jay, who, job_id, JobRequest.PAUSE)
+
+
+@router.post("/crawl/{job_id}/resume", tags=["crawl"], response_model=CrawlResponse)
+async def resume_crawl(jay: Jay, who: Who, job_id: JobId) -> CrawlResponse:
+    return await _steer(jay, who, job_id, JobRequest.RESUME)
+
+
+def _event(event: JobEvent) -> dict[str, Any]:
+    return {"sequence": event.sequence, "type": event.type, "at": event.at.isoformat(), "payload": dict(event.payload)}
+
+
+_SERVER_SENT_EVENT = {
+    "schema": {
+        "type": "object",
+        "properties": {
+            "id": {"type": "string", "description": "The event's number, for Last-Event-ID."},
+            "event": {"type": "string"},
+            "data": {"type": "string", "contentMediaType": "application/json"},
+        },
+        "required": ["data"],
+    }
+}
+
+
+@router.get(
+    "/crawl/{job_id}/stream",
+    tags=["crawl"],
+    response_class=EventSourceResponse,
+    responses={200: {"description": "One event after the other", "content": {"text/event-stream": _SERVER_SENT_EVENT}}},
+)
+async def stream_crawl(
+    jay: Jay,
+    who: Who,
+    job_id: JobId,
+    after: Offset = 0,
+    last_event_id: Annotated[str | None, Header(max_length=20)] = None,
+) -> EventSourceResponse:
+    """The crawl's events as they happen (SSE); `Last-Event-ID` or `after` goes on where somebody left off."""
+    await _job_of(jay, who, job_id, CRAWL_KIND)
+    start = int(last_event_id) if last_event_id and last_event_id.isdigit() else after
+
+    async def events() -> AsyncIterator[ServerSentEvent]:
+        async for event in jay.jobs.follow(who, job_id, after=start):
+            yield ServerSentEvent(json.dumps(_event(event)), event=event.type, id=str(event.sequence))
+
+    return EventSourceResponse(events())
+
+
+@router.websocket("/ws/crawl/{job_id}")
+async def follow_crawl(socket: WebSocket, jay: SocketJay, who: SocketWho, job_id: JobId, after: Offset = 0) -> None:
+    """The crawl's events as they happen, one JSON message each; the socket closes when the crawl has finished."""
+    await _job_of(jay, who, job_id, CRAWL_KIND)
+    await socket.accept()
+    sending = asyncio.create_task(_send_events(socket, jay, who, job_id, after))
+    leaving = asyncio.create_task(_wait_for_leave(socket))
+    try:
+        # A crawl that rests has nothing to send: only listening tells that nobody is there any more.
+        await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in (sending, leaving):
+            task.cancel()
+        ended = await asyncio.gather(sending, leaving, return_exceptions=True)
+    if isinstance(ended[0], ScrubjayError):
+        raise ended[0]
+
+
+async def _send_events(socket: WebSocket, jay: Scrubjay, who: Principal, job_id: str, after: int) -> None:
+    with suppress(WebSocketDisconnect):
+        async for event in jay.jobs.follow(who, job_id, after=after):
+            await socket.send_json(_event(event))
+        await socket.close()
+
+
+async def _wait_for_leave(socket: WebSocket) -> None:
+    while (await socket.receive())["type"] != "websocket.disconnect":
+        pass  # what a listener says is of no interest
+
+
+@router.post("/discover", tags=["discovery"], status_code=200, response_model=JobStartedResponse)
+async def discover(jay: Jay, who: Who, body: DiscoverRequest) -> JobStartedResponse:
+    """List a site's addresses from its sitemaps and Common Crawl, as a job."""
+    values = body.model_dump(exclude_none=True)
+    job = await jay.crawls.discover(who, read_discovery_spec(values))
+    return JobStartedResponse(job_id=wire(job.id), status=job.state)
+
+
+@router.post("/discover/score", tags=["discovery"], response_model=ScoresResponse)
+async def score(jay: Jay, who: Who, body: ScoreRequest) -> ScoresResponse:
+    """How well addresses suit a query, judged by the addresses alone; the best first."""
+    scored = score_urls(who, body.urls, body.query, body.threshold)
+    return ScoresResponse(urls=[ScoredUrl(url=url, score=points) for url, points in scored])
+
+
+@router.get("/discover/{job_id}", tags=["discovery"], response_model=DiscoveryResponse)
+async def get_discovery(jay: Jay, who: Who, job_id: JobId) -> DiscoveryResponse:
+    job = await _job_of(jay, who, job_id, DISCOVERY_KIND)
+    result: Mapping[str, Any] = job.result or {}
+    return DiscoveryResponse(
+        job_id=wire(job.id),
+        status=job.state,
+        domain=str((job.payload.get("spec") or {}).get("domain", "")),
+        urls_found=int(result.get("urls_found") or 0),
+        urls=result.get("urls"),
+        problems=result.get("problems"),
+        error=job.error,
+        created_at=job.created_at,
+        completed_at=job.finished_at,
+    )

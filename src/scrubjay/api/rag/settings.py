@@ -1,0 +1,375 @@
+"""Configs, proxies, host settings, sources and the cache over `/api/v1`."""
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Path
+from pydantic import BaseModel, Field, StrictBool, StringConstraints
+
+from scrubjay.api.deps import Jay, Who
+from scrubjay.api.rag.crawls import start_source
+from scrubjay.api.rag.ids import CollectionRef, ConfigId, ConfigRef, ProxyId, SourceId, maybe_wire, wire
+from scrubjay.api.rag.schemas import JobStartedResponse, Limit, ListResponse, Offset, RequestModel, list_response
+from scrubjay.crawl.fetcher import is_secret_header
+from scrubjay.model.crawling import CrawlConfig, HostSettings, Proxy, ProxyRotation
+from scrubjay.model.plan import Plan
+
+router = APIRouter()
+
+Name = Annotated[str, StringConstraints(min_length=1, max_length=100)]
+HeaderName = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+HeaderValue = Annotated[str, StringConstraints(max_length=8000)]
+Host = Annotated[str, Path(min_length=1, max_length=253)]
+Rate = Annotated[float, Field(ge=0.1, le=10)]
+Extraction = Literal["markdown", "structured", "raw", "browser", "trafilatura", "crawl4ai", "llm"]
+Chunking = Literal["sliding_window", "structure", "fixed", "sentence", "table_rows", "whole_list"]
+
+
+class ChangeConfigRequest(RequestModel):
+    name: Name | None = None
+    max_depth: int | None = Field(None, ge=0, le=100)
+    rate_limit_rps: Rate | None = None
+    respect_robots_txt: StrictBool | None = None
+    headers: dict[HeaderName, HeaderValue] | None = Field(None, max_length=50)
+    extraction_strategy: Extraction | None = None
+    chunking_strategy: Chunking | None = None
+    chunk_size: int | None = Field(None, ge=100, le=2000)
+    chunk_overlap: int | None = Field(None, ge=0, le=500)
+    min_chunk_size: int | None = Field(None, ge=10, le=500)
+    page_timeout_ms: int | None = Field(None, ge=5000, le=120_000)
+    max_page_size_mb: int | None = Field(None, ge=1, le=100)
+    max_redirects: int | None = Field(None, ge=0, le=20)
+
+
+class ConfigRequest(ChangeConfigRequest):
+    name: Name
+
+
+HIDDEN = "[hidden]"
+
+
+class ConfigResponse(BaseModel):
+    """Headers that authenticate are there, and their values are hidden."""
+
+    id: str
+    name: str
+    max_depth: int
+    rate_limit_rps: float
+    respect_robots_txt: bool
+    headers: dict[str, str]
+    extraction_strategy: str
+    chunking_strategy: str
+    chunk_size: int
+    chunk_overlap: int
+    min_chunk_size: int
+    page_timeout_ms: int
+    max_page_size_mb: int
+    max_redirects: int
+    created_at: datetime
+
+
+def _config(config: CrawlConfig) -> ConfigResponse:
+    names = set(ConfigResponse.model_fields) - {"id", "headers"}
+    values = {name: getattr(config, name) for name in names}
+    shown = {name: HIDDEN if is_secret_header(name) else value for name, value in config.headers.items()}
+    return ConfigResponse(id=wire(config.id), headers=shown, **values)
+
+
+@router.post("/configs", tags=["configs"], status_code=201, response_model=ConfigResponse)
+async def create_config(jay: Jay, who: Who, body: ConfigRequest) -> ConfigResponse:
+    return _config(await jay.crawl_settings.create_config(who, **body.model_dump(exclude_none=True)))
+
+
+@router.get("/configs", tags=["configs"], response_model=ListResponse[ConfigResponse])
+async def list_configs(jay: Jay, who: Who, limit: Limit = 100, offset: Offset = 0) -> ListResponse[ConfigResponse]:
+    return list_response(await jay.crawl_settings.configs(who, limit=limit, offset=offset), _config)
+
+
+@router.get("/configs/{config_id}", tags=["configs"], response_model=ConfigResponse)
+async def get_config(jay: Jay, who: Who, config_id: ConfigId) -> ConfigResponse:
+    return _config(await jay.crawl_settings.config(who, config_id))
+
+
+@router.patch("/configs/{config_id}", tags=["configs"], response_model=ConfigResponse)
+async def change_config(jay: Jay, who: Who, config_id: ConfigId, body: ChangeConfigRequest) -> ConfigResponse:
+    return _config(await jay.crawl_settings.change_config(who, config_id, **body.model_dump(exclude_none=True)))
+
+
+@router.delete("/configs/{config_id}", tags=["configs"], status_code=204)
+async def delete_config(jay: Jay, who: Who, config_id: ConfigId) -> None:
+    await jay.crawl_settings.delete_config(who, config_id)
+
+
+class ProxyServerRequest(RequestModel):
+    url: str = Field(min_length=1, max_length=2048)
+    username: str | None = Field(None, max_length=200)
+    password: str | None = Field(None, max_length=1000, repr=False)
+
+
+class ProxyRequest(RequestModel):
+    name: Name
+    servers: list[ProxyServerRequest] = Field(min_length=1, max_length=100)
+    rotation_strategy: ProxyRotation = ProxyRotation.ROUND_ROBIN
+    is_active: StrictBool = True
+
+
+class ChangeProxyRequest(RequestModel):
+    name: Name | None = None
+    servers: list[ProxyServerRequest] | None = Field(None, min_length=1, max_length=100)
+    rotation_strategy: ProxyRotation | None = None
+    is_active: StrictBool | None = None
+
+
+class ProxyServerResponse(BaseModel):
+    url: str
+    username: str | None
+    has_password: bool
+
+
+class ProxyResponse(BaseModel):
+    id: str
+    name: str
+    servers: list[ProxyServerResponse]
+    rotation_strategy: ProxyRotation
+    is_active: bool
+    created_at: datetime
+
+
+class ProxyTestResponse(BaseModel):
+    url: str
+    works: bool
+    message: str
+
+
+def _proxy(proxy: Proxy) -> ProxyResponse:
+    servers = [
+        ProxyServerResponse(
+            url=str(server["url"]), username=server.get("username"), has_password=bool(server.get("password"))
+        )
+        for server in proxy.servers
+    ]
+    return ProxyResponse(
+        id=wire(proxy.id),
+        name=proxy.name,
+        servers=servers,
+        rotation_strategy=proxy.rotation,
+        is_active=proxy.is_active,
+        created_at=proxy.created_at,
+    )
+
+
+def _proxy_values(body: ProxyRequest | ChangeProxyRequest) -> dict[str, Any]:
+    values = body.model_dump(exclude_none=True)
+    if "rotation_strategy" in values:
+        values["rotation"] = values.pop("rotation_strategy")
+    return values
+
+
+@router.post("/proxies", tags=["proxies"], status_code=201, response_model=ProxyResponse)
+async def create_proxy(jay: Jay, who: Who, body: ProxyRequest) -> ProxyResponse:
+    """Passwords are sealed at once, and never shown again."""
+    return _proxy(await jay.crawl_settings.create_proxy(who, **_proxy_values(body)))
+
+
+@router.get("/proxies", tags=["proxies"], response_model=ListResponse[ProxyResponse])
+async def list_proxies(jay: Jay, who: Who, limit: Limit = 100, offset: Offset = 0) -> ListResponse[ProxyResponse]:
+    return list_response(await jay.crawl_settings.proxies(who, limit=limit, offset=offset), _proxy)
+
+
+@router.get("/proxies/{proxy_id}", tags=["proxies"], response_model=ProxyResponse)
+async def get_proxy(jay: Jay, who: Who, proxy_id: ProxyId) -> ProxyResponse:
+    return _proxy(await jay.crawl_settings.proxy(who, proxy_id))
+
+
+@router.patch("/proxies/{proxy_id}", tags=["proxies"], response_model=ProxyResponse)
+async def change_proxy(jay: Jay, who: Who, proxy_id: ProxyId, body: ChangeProxyRequest) -> ProxyResponse:
+    return _proxy(await jay.crawl_settings.change_proxy(who, proxy_id, **_proxy_values(body)))
+
+
+@router.delete("/proxies/{proxy_id}", tags=["proxies"], status_code=204)
+async def delete_proxy(jay: Jay, who: Who, proxy_id: ProxyId) -> None:
+    await jay.crawl_settings.delete_proxy(who, proxy_id)
+
+
+@router.post("/proxies/{proxy_id}/test", tags=["proxies"], response_model=list[ProxyTestResponse])
+async def check_proxy(jay: Jay, who: Who, proxy_id: ProxyId) -> list[ProxyTestResponse]:
+    """Fetch a page through each server of a proxy."""
+    checks = await jay.crawl_settings.test_proxy(who, proxy_id)
+    return [ProxyTestResponse(url=each.url, works=each.works, message=each.message) for each in checks]
+
+
+class HostRequest(RequestModel):
+    rate_limit_rps: Rate | None = None
+    circuit_breaker_threshold: int | None = Field(None, ge=1, le=20)
+    circuit_breaker_timeout_s: int | None = Field(None, ge=60, le=3600)
+
+
+class BlockRequest(RequestModel):
+    reason: str | None = Field(None, max_length=500)
+
+
+class HostResponse(BaseModel):
+    domain: str
+    rate_limit_rps: float
+    circuit_breaker_threshold: int
+    circuit_breaker_timeout_s: int
+    is_blocked: bool
+    blocked_reason: str | None
+    updated_at: datetime
+
+
+def _host(settings: HostSettings) -> HostResponse:
+    return HostResponse(
+        domain=settings.host,
+        rate_limit_rps=settings.rate_limit_rps,
+        circuit_breaker_threshold=settings.circuit_breaker_threshold,
+        circuit_breaker_timeout_s=settings.circuit_breaker_timeout_seconds,
+        is_blocked=settings.is_blocked,
+        blocked_reason=settings.blocked_reason,
+        updated_at=settings.updated_at,
+    )
+
+
+@router.get("/domains/{host}", tags=["hosts"], response_model=HostResponse)
+async def get_host(jay: Jay, who: Who, host: Host) -> HostResponse:
+    """How a host is treated; one for which nothing is set has the defaults."""
+    return _host(await jay.crawl_settings.host(who, host))
+
+
+@router.put("/domains/{host}", tags=["hosts"], response_model=HostResponse)
+async def set_host(jay: Jay, who: Who, host: Host, body: HostRequest) -> HostResponse:
+    values = body.model_dump(exclude_none=True)
+    if "circuit_breaker_timeout_s" in values:
+        values["circuit_breaker_timeout_seconds"] = values.pop("circuit_breaker_timeout_s")
+    return _host(await jay.crawl_settings.set_host(who, host, **values))
+
+
+@router.post("/domains/{host}/block", tags=["hosts"], response_model=HostResponse)
+async def block_host(jay: Jay, who: Who, host: Host, body: BlockRequest | None = None) -> HostResponse:
+    """No crawl asks this host any more; running ones hear of it within seconds."""
+    reason = body.reason if body is not None else None
+    return _host(await jay.crawl_settings.set_host(who, host, is_blocked=True, blocked_reason=reason))
+
+
+@router.post("/domains/{host}/unblock", tags=["hosts"], response_model=HostResponse)
+async def unblock_host(jay: Jay, who: Who, host: Host) -> HostResponse:
+    return _host(await jay.crawl_settings.set_host(who, host, is_blocked=False, blocked_reason=None))
+
+
+class SourceRequest(RequestModel):
+    name: Name
+    url_pattern: str = Field(min_length=1, max_length=2048)
+    crawl_config_id: ConfigRef | None = None
+    collection_id: CollectionRef | None = None
+    schedule_cron: str | None = Field(None, max_length=200)
+    is_active: StrictBool = True
+
+
+class ChangeSourceRequest(RequestModel):
+    name: Name | None = None
+    url_pattern: str | None = Field(None, min_length=1, max_length=2048)
+    crawl_config_id: ConfigRef | None = None
+    collection_id: CollectionRef | None = None
+    schedule_cron: str | None = Field(None, max_length=200)
+    is_active: StrictBool | None = None
+
+
+class SourceResponse(BaseModel):
+    id: str
+    name: str
+    url_pattern: str | None
+    crawl_config_id: str | None
+    collection_id: str | None
+    schedule_cron: str | None
+    is_active: bool
+    last_crawled_at: datetime | None
+    created_at: datetime
+
+
+def _source(plan: Plan) -> SourceResponse:
+    return SourceResponse(
+        id=wire(plan.id),
+        name=plan.name,
+        url_pattern=plan.repository_settings.get("start_url"),
+        crawl_config_id=maybe_wire(plan.repository_settings.get("crawl_config_id")),
+        collection_id=maybe_wire(plan.ingestion_settings.collection_id),
+        schedule_cron=plan.schedule.cron,
+        is_active=plan.is_active,
+        last_crawled_at=plan.last_crawl_finish_at,
+        created_at=plan.created_at,
+    )
+
+
+@router.post("/sources", tags=["sources"], status_code=201, response_model=SourceResponse)
+async def create_source(jay: Jay, who: Who, body: SourceRequest) -> SourceResponse:
+    return _source(await jay.crawl_settings.create_source(who, **body.model_dump()))
+
+
+@router.get("/sources", tags=["sources"], response_model=ListResponse[SourceResponse])
+async def list_sources(jay: Jay, who: Who, limit: Limit = 100, offset: Offset = 0) -> ListResponse[SourceResponse]:
+    return list_response(await jay.crawl_settings.sources(who, limit=limit, offset=offset), _source)
+
+
+@router.get("/sources/{source_id}", tags=["sources"], response_model=SourceResponse)
+async def get_source(jay: Jay, who: Who, source_id: SourceId) -> SourceResponse:
+    return _source(await jay.crawl_settings.source(who, source_id))
+
+
+@router.patch("/sources/{source_id}", tags=["sources"], response_model=SourceResponse)
+async def change_source(jay: Jay, who: Who, source_id: SourceId, body: ChangeSourceRequest) -> SourceResponse:
+    changes = body.model_dump(exclude_unset=True)
+    for name in ("name", "url_pattern", "is_active"):
+        if changes.get(name, ...) is None:
+            del changes[name]
+    return _source(await jay.crawl_settings.change_source(who, source_id, **changes))
+
+
+@router.delete("/sources/{source_id}", tags=["sources"], status_code=204)
+async def delete_source(jay: Jay, who: Who, source_id: SourceId) -> None:
+    await jay.crawl_settings.delete_source(who, source_id)
+
+
+@router.post("/sources/{source_id}/trigger", tags=["sources"], response_model=JobStartedResponse)
+async def trigger_source(jay: Jay, who: Who, source_id: SourceId) -> JobStartedResponse:
+    """Crawl a source now, as a job."""
+    job = await start_source(jay, who, await jay.crawl_settings.source(who, source_id))
+    return JobStartedResponse(job_id=wire(job.id), status=job.state)
+
+
+class CacheResponse(BaseModel):
+    entries: int
+    hits: int
+    misses: int
+    backend: str
+
+
+class ClearedResponse(BaseModel):
+    cleared: int
+
+
+@router.get("/cache", tags=["cache"], response_model=CacheResponse)
+async def show_cache(jay: Jay, who: Who) -> CacheResponse:
+    stats = await jay.health.cache_stats(who)
+    return CacheResponse(entries=stats.entries, hits=stats.hits, misses=stats.misses, backend=stats.backend)
+
+
+@router.delete("/cache", tags=["cache"], response_model=ClearedResponse)
+async def clear_cache(jay: Jay, who: Who) -> ClearedResponse:
+    """Forget cached answers and vectors of queries. Needs an admin key; costs time, never data."""
+    return ClearedResponse(cleared=await jay.health.clear_cache(who))
+
+
+class StatsResponse(BaseModel):
+    documents: int
+    deleted_documents: int
+    chunks: int
+    collections: int
+    tags: int
+    jobs: dict[str, int]
+    index: dict[str, Any]
+
+
+@router.get("/stats", tags=["health"], response_model=StatsResponse)
+async def show_stats(jay: Jay, who: Who) -> StatsResponse:
+    """What the tenant of this key has."""
+    return StatsResponse(**await jay.health.stats(who), jobs=dict(await jay.jobs.counts(who)))

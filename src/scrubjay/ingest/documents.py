@@ -1,0 +1,105 @@
+"""Content becomes documents: recognised, versioned, cut into chunks and committed. Steps 8 and 9 of a page's journey.
+
+Everything that one batch changes is one transaction, with an outbox event for each document. From then on the index
+owes it (`indexing.py`): it is found as soon as the index has caught up, and not a moment before.
+"""
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy.exc import DBAPIError
+
+from scrubjay.errors import Conflict
+from scrubjay.ingest.catalog import IndexCatalog
+from scrubjay.ingest.chunking import Tokenizer, cut
+from scrubjay.ingest.document_writer import DocumentWriter, Prepared, is_same, look_at
+from scrubjay.ingest.texts import TextStore, storable_text
+from scrubjay.model.chunking import read_chunking
+from scrubjay.model.content import Document, IncomingDocument, Ingested
+from scrubjay.storage.database import Database
+from scrubjay.storage.documents import Documents
+
+WRITE_ATTEMPTS = 6
+EMPTY = "There is no text in it."
+_KEPT = (
+    "title", "language", "details", "collection_id", "plan_id", "operation_id", "rule_id", "parent_url", "filename",
+    "content_type", "size_bytes", "original_sha256", "crawled_at",
+)  # fmt: skip
+
+
+class Ingester:
+    def __init__(self, database: Database, texts: TextStore, catalog: IndexCatalog) -> None:
+        self._database = database
+        self._texts = texts
+        self._catalog = catalog
+
+    async def ingest(self, incoming: IncomingDocument) -> Ingested:
+        [ingested] = await self.ingest_many([incoming])
+        return ingested
+
+    async def ingest_many(self, incoming: Sequence[IncomingDocument]) -> list[Ingested]:
+        """Commit what is new or changed; what came twice in one batch counts once, as it came last."""
+        tokenizer = await self._catalog.wanted_embedder()
+        seen = [look_at(each) for each in incoming]
+        ready: dict[str, Prepared] = {}
+        for attempt in range(WRITE_ATTEMPTS):
+            known = await self._known(seen)
+            for item in seen:
+                if item.key not in ready and not is_same(item, known.get(item.key)):
+                    ready[item.key] = await self._prepare(item, tokenizer)
+            try:
+                async with self._database.writing(long=True) as connection:
+                    done = await DocumentWriter(connection, tokenizer.model).write(seen, ready)
+                break
+            except (Conflict, DBAPIError):
+                # Another worker wrote one of these documents in the same moment; what it wrote is looked at anew.
+                if attempt == WRITE_ATTEMPTS - 1:
+                    raise
+                await asyncio.sleep(0.05 * 2**attempt)
+        return [done[item.key] for item in seen]
+
+    async def _known(self, prepared: Sequence[Prepared]) -> Mapping[str, Document]:
+        known: dict[str, Document] = {}
+        async with self._database.reading() as connection:
+            for tenant_id in {item.incoming.tenant_id for item in prepared}:
+                keys = {item.key for item in prepared if item.incoming.tenant_id == tenant_id}
+                known |= await Documents(connection).by_keys(tenant_id, keys)
+        return known
+
+    async def _prepare(self, item: Prepared, tokenizer: Tokenizer) -> Prepared:
+        started = time.perf_counter()
+        options = read_chunking(item.incoming.chunking)
+        spans = await asyncio.to_thread(cut, item.text, options, tokenizer)
+        milliseconds = (time.perf_counter() - started) * 1000
+        if not spans:
+            return replace(item, error=EMPTY, milliseconds=milliseconds)
+        content = await self._texts.prepare(item.incoming.tenant_id, item.text)
+        return replace(item, content=content, spans=tuple(spans), milliseconds=milliseconds)
+
+    async def recut(self, document: Document, chunking: Mapping[str, Any] | None) -> Ingested:
+        """Cut what a document says anew, whether or not it changed."""
+        tokenizer = await self._catalog.wanted_embedder()
+        text = await self._texts.read(document.tenant_id, document.content_sha256 or "")
+        incoming = IncomingDocument(
+            tenant_id=document.tenant_id,
+            url=document.url,
+            source=document.source,
+            markdown=text,
+            chunking=chunking,
+            **{name: getattr(document, name) for name in _KEPT},
+        )
+        item = await self._prepare(replace(look_at(incoming), key=document.natural_key), tokenizer)
+        async with self._database.writing(long=True) as connection:
+            writer = DocumentWriter(connection, tokenizer.model, force=True)
+            done = await writer.write([item], {item.key: item})
+        return done[item.key]
+
+    async def fail(self, incoming: IncomingDocument, reason: str) -> Ingested:
+        """Note why content could not become a document; what the document said before stays findable."""
+        item = replace(look_at(incoming), error=storable_text(reason)[:2000])
+        async with self._database.writing() as connection:
+            done = await DocumentWriter(connection).write([item], {item.key: item})
+        return done[item.key]

@@ -1,0 +1,1 @@
+"""Runs that keep documents equal to their sources: crawl, compare, ingest, retire."""

@@ -1,0 +1,310 @@
+"""What crawls can be told to do by name: configs, host settings, proxies, and monitored sources."""
+
+import asyncio
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from croniter import croniter
+
+from scrubjay.connectors.web_job import WebCrawler
+from scrubjay.crawl.fetcher import FetchRequest, is_secret_header
+from scrubjay.crawl.proxies import ProxyPool, ProxyServer
+from scrubjay.crawl.urls import normalize_url, parse_url
+from scrubjay.errors import InvalidRequest, NotFound, ScrubjayError
+from scrubjay.model.chunking import ChunkingOptions
+from scrubjay.model.clock import utc_now
+from scrubjay.model.crawling import CrawlConfig, HostSettings, Proxy
+from scrubjay.model.page import Page
+from scrubjay.model.plan import IngestionSettings, Plan, RepositoryType, ScheduleSettings
+from scrubjay.model.tenant import Principal, Scope
+from scrubjay.services.access import require
+from scrubjay.storage.collections import Collections
+from scrubjay.storage.configs import CrawlConfigs
+from scrubjay.storage.database import Database
+from scrubjay.storage.hosts import Hosts
+from scrubjay.storage.plans import PlanRow, Plans
+from scrubjay.storage.proxies import Proxies
+
+_HOST = re.compile(r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*|\[?[0-9a-f:.]+\]?")
+PROXY_TEST_URL = "https://example.com/"
+PROXY_TEST_SECONDS = 10.0
+CRON_FIELDS = 5
+_HEADER_CONTEXT = "config:header"
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyCheck:
+    url: str
+    works: bool
+    message: str
+
+
+class CrawlSettingsService:
+    def __init__(self, database: Database, crawler: WebCrawler) -> None:
+        self._database = database
+        self._crawler = crawler
+
+    async def create_config(self, principal: Principal, **values: Any) -> CrawlConfig:
+        require(principal, Scope.WRITE)
+        values = self._sealed_headers(values)
+        async with self._database.writing() as connection:
+            return await CrawlConfigs(connection).add(CrawlConfig(tenant_id=principal.tenant_id, **values))
+
+    def _sealed_headers(self, values: dict[str, Any]) -> dict[str, Any]:
+        """A config's values as they are kept: what authenticates is sealed."""
+        headers = values.get("headers")
+        if not headers:
+            return values
+        sealed = {
+            name: self._crawler.secrets.seal(value, context=_HEADER_CONTEXT) if is_secret_header(name) else value
+            for name, value in headers.items()
+        }
+        return {**values, "headers": sealed}
+
+    def spec_of(self, config: CrawlConfig, **values: Any) -> dict[str, Any]:
+        """A crawl as a config describes it; `values` say the rest, and win."""
+        headers = {
+            name: self._crawler.secrets.unseal(value, context=_HEADER_CONTEXT) if is_secret_header(name) else value
+            for name, value in config.headers.items()
+        }
+        return {**_describe(config, headers), **{name: value for name, value in values.items() if value is not None}}
+
+    async def configs(self, principal: Principal, *, limit: int, offset: int) -> Page[CrawlConfig]:
+        require(principal, Scope.READ)
+        async with self._database.reading() as connection:
+            configs = CrawlConfigs(connection)
+            return await configs.page(configs.of_tenant(principal.tenant_id), limit=limit, offset=offset)
+
+    async def config(self, principal: Principal, config_id: str | None) -> CrawlConfig:
+        """The config of this id; without one, the built-in default."""
+        require(principal, Scope.READ)
+        if config_id is None:
+            return CrawlConfig(tenant_id=principal.tenant_id, name="default")
+        async with self._database.reading() as connection:
+            return await CrawlConfigs(connection).get(principal.tenant_id, config_id)
+
+    async def change_config(self, principal: Principal, config_id: str, **changes: Any) -> CrawlConfig:
+        require(principal, Scope.WRITE)
+        async with self._database.writing() as connection:
+            known = await CrawlConfigs(connection).get(principal.tenant_id, config_id)
+            if not changes:
+                return known
+            changes = self._sealed_headers(changes)
+            return await CrawlConfigs(connection).update(principal.tenant_id, config_id, **changes)
+
+    async def delete_config(self, principal: Principal, config_id: str) -> None:
+        require(principal, Scope.WRITE)
+        async with self._database.writing() as connection:
+            await CrawlConfigs(connection).get(principal.tenant_id, config_id)
+            await CrawlConfigs(connection).delete(principal.tenant_id, config_id)
+
+    async def host(self, principal: Principal, host: str) -> HostSettings:
+        """What is set for a host; nothing set means the defaults."""
+        require(principal, Scope.READ)
+        name = _check_host(host)
+        async with self._database.reading() as connection:
+            try:
+                return await Hosts(connection).get(principal.tenant_id, name)
+            except NotFound:
+                return HostSettings(tenant_id=principal.tenant_id, host=name)
+
+    async def set_host(self, principal: Principal, host: str, **changes: Any) -> HostSettings:
+        require(principal, Scope.WRITE)
+        settings = replace(await self.host(principal, host), updated_at=utc_now(), **changes)
+        async with self._database.writing() as connection:
+            await Hosts(connection).delete(principal.tenant_id, settings.host)
+            return await Hosts(connection).add(settings)
+
+    async def create_proxy(
+        self, principal: Principal, *, name: str, servers: Sequence[Mapping[str, Any]], **values: Any
+    ) -> Proxy:
+        require(principal, Scope.WRITE)
+        proxy = Proxy(tenant_id=principal.tenant_id, name=name, servers=(), **values)
+        proxy = replace(proxy, servers=self._sealed(proxy.id, servers))
+        async with self._database.writing() as connection:
+            return await Proxies(connection).add(proxy)
+
+    def _sealed(self, proxy_id: str, servers: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
+        """Servers as they are kept: their addresses vetted, their passwords sealed wherever they stood."""
+        if not servers:
+            raise InvalidRequest("servers: at least one proxy server is required.", field="servers")
+        sealed = []
+        for number, server in enumerate(servers):
+            url = parse_url(str(server["url"]), field=f"servers.{number}.url")
+            self._crawler.network.guard.check_host(url.host)
+            password = server.get("password") or url.password
+            entry = {"url": url.text, "username": server.get("username") or url.username}
+            if password:
+                entry["password"] = self._crawler.secrets.seal(password, context=f"proxy:{proxy_id}:password")
+            sealed.append({name: value for name, value in entry.items() if value})
+        return tuple(sealed)
+
+    async def proxies(self, principal: Principal, *, limit: int, offset: int) -> Page[Proxy]:
+        require(principal, Scope.READ)
+        async with self._database.reading() as connection:
+            proxies = Proxies(connection)
+            return await proxies.page(proxies.of_tenant(principal.tenant_id), limit=limit, offset=offset)
+
+    async def proxy(self, principal: Principal, proxy_id: str) -> Proxy:
+        require(principal, Scope.READ)
+        async with self._database.reading() as connection:
+            return await Proxies(connection).get(principal.tenant_id, proxy_id)
+
+    async def change_proxy(self, principal: Principal, proxy_id: str, **changes: Any) -> Proxy:
+        require(principal, Scope.WRITE)
+        if "servers" in changes:
+            changes["servers"] = self._sealed(proxy_id, changes["servers"])
+        async with self._database.writing() as connection:
+            known = await Proxies(connection).get(principal.tenant_id, proxy_id)
+            if not changes:
+                return known
+            return await Proxies(connection).update(principal.tenant_id, proxy_id, **changes)
+
+    async def delete_proxy(self, principal: Principal, proxy_id: str) -> None:
+        require(principal, Scope.WRITE)
+        async with self._database.writing() as connection:
+            await Proxies(connection).get(principal.tenant_id, proxy_id)
+            await Proxies(connection).delete(principal.tenant_id, proxy_id)
+
+    async def test_proxy(self, principal: Principal, proxy_id: str, url: str = PROXY_TEST_URL) -> list[ProxyCheck]:
+        """Fetch a page through each server in turn."""
+        require(principal, Scope.WRITE)
+        target = parse_url(url, field="url")
+        self._crawler.network.guard.check_host(target.host)
+        proxy = await self.proxy(principal, proxy_id)
+        return list(await asyncio.gather(*(self._test_server(proxy, server, target.text) for server in proxy.servers)))
+
+    async def _test_server(self, proxy: Proxy, server: Mapping[str, Any], url: str) -> ProxyCheck:
+        password = server.get("password")
+        if password:
+            password = self._crawler.secrets.unseal(str(password), context=f"proxy:{proxy.id}:password")
+        pool = ProxyPool([ProxyServer.parse(str(server["url"]), server.get("username"), password)])
+        try:
+            async with self._crawler.network.fetcher(proxies=pool) as fetcher:
+                response = await fetcher.fetch(
+                    FetchRequest(url=url, timeout_seconds=PROXY_TEST_SECONDS, max_bytes=64 * 1024, truncate=True)
+                )
+        except ScrubjayError as error:
+            return ProxyCheck(str(server["url"]), False, error.message)
+        return ProxyCheck(str(server["url"]), response.status < 500, f"HTTP status {response.status}")
+
+    async def create_source(
+        self,
+        principal: Principal,
+        *,
+        name: str,
+        url_pattern: str,
+        crawl_config_id: str | None = None,
+        collection_id: str | None = None,
+        schedule_cron: str | None = None,
+        is_active: bool = True,
+    ) -> Plan:
+        """A site that is crawled on a schedule: a plan, seen through the eyes of specification 001."""
+        require(principal, Scope.WRITE)
+        start_url = normalize_url(url_pattern)
+        check_cron(schedule_cron)
+        await self._check_parts(principal, crawl_config_id, collection_id)
+        plan = Plan(
+            tenant_id=principal.tenant_id,
+            name=name,
+            repository_type=RepositoryType.WEB,
+            repository_settings={"start_url": start_url, "crawl_config_id": crawl_config_id},
+            ingestion_settings=IngestionSettings(collection_id=collection_id),
+            schedule=ScheduleSettings(cron=schedule_cron),
+            is_active=is_active,
+        )
+        async with self._database.writing() as connection:
+            return await Plans(connection).add(plan)
+
+    async def _check_parts(self, principal: Principal, config_id: str | None, collection_id: str | None) -> None:
+        await self.config(principal, config_id)
+        if collection_id is not None:
+            async with self._database.reading() as connection:
+                await Collections(connection).get(principal.tenant_id, collection_id)
+
+    async def sources(self, principal: Principal, *, limit: int, offset: int) -> Page[Plan]:
+        require(principal, Scope.READ)
+        async with self._database.reading() as connection:
+            return await Plans(connection).page(
+                PlanRow.tenant_id == principal.tenant_id,
+                PlanRow.repository_type == RepositoryType.WEB,
+                limit=limit,
+                offset=offset,
+            )
+
+    async def source(self, principal: Principal, source_id: str) -> Plan:
+        require(principal, Scope.READ)
+        async with self._database.reading() as connection:
+            return await Plans(connection).get(principal.tenant_id, source_id)
+
+    async def change_source(self, principal: Principal, source_id: str, **changes: Any) -> Plan:
+        require(principal, Scope.WRITE)
+        plan = await self.source(principal, source_id)
+        settings = dict(plan.repository_settings)
+        if "url_pattern" in changes:
+            settings["start_url"] = normalize_url(changes["url_pattern"])
+        if "crawl_config_id" in changes:
+            settings["crawl_config_id"] = changes["crawl_config_id"]
+        collection_id = changes.get("collection_id", plan.ingestion_settings.collection_id)
+        cron = changes.get("schedule_cron", plan.schedule.cron)
+        check_cron(cron)
+        await self._check_parts(principal, settings.get("crawl_config_id"), collection_id)
+        async with self._database.writing() as connection:
+            return await Plans(connection).update(
+                principal.tenant_id,
+                source_id,
+                name=changes.get("name", plan.name),
+                is_active=changes.get("is_active", plan.is_active),
+                repository_settings=settings,
+                ingestion_settings=plan.ingestion_settings.model_copy(update={"collection_id": collection_id}),
+                schedule=plan.schedule.model_copy(update={"cron": cron}),
+                updated_at=utc_now(),
+            )
+
+    async def delete_source(self, principal: Principal, source_id: str) -> None:
+        require(principal, Scope.WRITE)
+        await self.source(principal, source_id)
+        async with self._database.writing() as connection:
+            await Plans(connection).delete(principal.tenant_id, source_id)
+
+
+def check_cron(expression: str | None) -> None:
+    if expression is None:
+        return
+    if len(expression.split()) != CRON_FIELDS or len(expression) > 200 or not croniter.is_valid(expression):
+        raise InvalidRequest("schedule_cron must be a cron expression of five fields.", field="schedule_cron")
+
+
+def _describe(config: CrawlConfig, headers: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        "max_depth": config.max_depth,
+        "rate_limit_rps": config.rate_limit_rps,
+        "respect_robots": config.respect_robots_txt,
+        "headers": dict(headers),
+        "extraction": config.extraction_strategy,
+        "timeout_seconds": config.page_timeout_ms / 1000,
+        "max_bytes": config.max_page_size_mb * 1024 * 1024,
+        "max_redirects": config.max_redirects,
+    }
+
+
+def chunking_of(config: CrawlConfig) -> ChunkingOptions:
+    """How a config has pages cut; its `sliding_window` follows the structure of the page as well."""
+    strategy = "structure" if config.chunking_strategy == "sliding_window" else config.chunking_strategy
+    return ChunkingOptions.model_validate(
+        {
+            "strategy": strategy,
+            "chunk_size": config.chunk_size,
+            "overlap": min(config.chunk_overlap, config.chunk_size - 1),
+            "min_size": config.min_chunk_size,
+        }
+    )
+
+
+def _check_host(host: str) -> str:
+    name = host.strip().lower().rstrip(".")
+    if len(name) > 253 or not _HOST.fullmatch(name):
+        raise InvalidRequest("domain: this is not a host name.", field="domain")
+    return name

@@ -1,0 +1,48 @@
+"""Which scope each route asks for at least."""
+
+from tests.acceptance.house import Place
+
+from scrubjay.model.tenant import Scope
+
+READ, WRITE, ADMIN = Scope.READ, Scope.WRITE, Scope.ADMIN
+RANK = [READ, WRITE, ADMIN]
+
+# The least scope for each route. A new route must be added here before these tests pass again.
+NEEDED = {
+    Place("GET", "/metrics"): READ,
+    **{
+        Place(method, f"/api/v1{path}"): scope
+        for scope, wanted in {
+            READ: {
+                "GET": "/cache /collections /collections/{collection_id} /configs /configs/{config_id} "
+                "/crawl/{job_id} /crawl/{job_id}/stream /discover/{job_id} /documents /documents/{document_id} "
+                "/documents/{document_id}/chunks /documents/{document_id}/diff /documents/{document_id}/log "
+                "/documents/{document_id}/original /documents/{document_id}/versions /domains/{host} /jobs "
+                "/jobs/failed /jobs/{job_id} /jobs/{job_id}/events /proxies /proxies/{proxy_id} /sources "
+                "/sources/{source_id} /stats /tags /tags/{tag_id}",
+                "POST": "/discover/score /search /search/keyword /search/vector",
+            },
+            WRITE: {
+                "POST": "/collections /configs /crawl /crawl/batch /crawl/deep /crawl/{job_id}/cancel "
+                "/crawl/{job_id}/pause /crawl/{job_id}/resume /discover /documents /documents/batch "
+                "/documents/upload /documents/{document_id}/reindex /documents/{document_id}/restore "
+                "/documents/{document_id}/tags /domains/{host}/block /domains/{host}/unblock "
+                "/jobs/{job_id}/{request} /proxies /proxies/{proxy_id}/test /sources /sources/{source_id}/trigger "
+                "/tags",
+                "PATCH": "/collections/{collection_id} /configs/{config_id} /proxies/{proxy_id} "
+                "/sources/{source_id} /tags/{tag_id}",
+                "PUT": "/domains/{host}",
+                "DELETE": "/configs/{config_id} /documents/{document_id} /documents/{document_id}/tags/{tag_id} "
+                "/jobs/{job_id} /proxies/{proxy_id} /sources/{source_id} /tags/{tag_id}",
+            },
+            ADMIN: {
+                "GET": "/api-keys /api-keys/{key_id}",
+                "POST": "/api-keys",
+                "PATCH": "/api-keys/{key_id}",
+                "DELETE": "/api-keys/{key_id} /cache /collections/{collection_id}",
+            },
+        }.items()
+        for method, paths in wanted.items()
+        for path in paths.split()
+    },
+}
