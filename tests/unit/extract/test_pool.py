@@ -134,6 +134,17 @@ async def test_a_page_that_needs_too_much_memory_fails_and_the_next_one_works() 
         assert (await pool.extract(page(), url=URL)).title == "Jays"
 
 
+async def test_workers_of_a_large_parent_are_not_worn_out_by_its_size() -> None:
+    large = b"x" * (800 * 1024 * 1024)
+    async with ExtractionPool(processes=1) as pool:
+        await pool.start()
+        [before] = pool.worker_pids
+        for _ in range(3):
+            await pool.extract(page(), url=URL, content_type="text/html")
+        assert pool.worker_pids == [before]
+    assert len(large) > 0
+
+
 async def test_a_caller_that_gives_up_does_not_disturb_the_next(pool: ExtractionPool, endless_file: Path) -> None:
     given_up = asyncio.create_task(pool.extract(endless_file, url=URL))
     queued = [asyncio.create_task(pool.extract(page(), url=URL)) for _ in range(10)]
