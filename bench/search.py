@@ -35,7 +35,6 @@ from scrubjay.search.opening import open_index
 DIMENSIONS = 256
 VOCABULARY = 50_000
 TOPICS = 200
-LIMIT = 50
 BATCH = 256
 WARM_UP = 20
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -55,6 +54,7 @@ class World:
     """A corpus that is the same in every run."""
 
     chunks: int
+    limit: int
     tenant: str = field(default_factory=lambda: new_id("ten"))
     collections: list[str] = field(default_factory=lambda: [new_id("coll") for _ in range(10)])
 
@@ -137,12 +137,12 @@ class Bare:
     disk_mb: float = 0.0
 
 
-def _searches(index: Index, where: SearchFilter) -> dict[str, Ask]:
+def _searches(index: Index, where: SearchFilter, limit: int) -> dict[str, Ask]:
     async def vector(question: Question) -> Any:
-        return await index.search_vector(question.vector, where, LIMIT)
+        return await index.search_vector(question.vector, where, limit)
 
     async def keywords(question: Question) -> Any:
-        return await index.search_keywords(KeywordQuery(text=question.words), where, LIMIT)
+        return await index.search_keywords(KeywordQuery(text=question.words), where, limit)
 
     async def both(question: Question) -> Any:
         return await asyncio.gather(vector(question), keywords(question))
@@ -195,8 +195,8 @@ async def _fill(index: Index, world: World) -> None:
 
 
 async def _measure(index: Index, bare: Bare, world: World, queries: int) -> None:
-    asks = dict(_searches(index, world.everything))
-    asks |= {f"{name}, filtered": ask for name, ask in _searches(index, world.one_tenth).items()}
+    asks = dict(_searches(index, world.everything, world.limit))
+    asks |= {f"{name}, filtered": ask for name, ask in _searches(index, world.one_tenth, world.limit).items()}
     asks |= {"bare vector": bare.vector, "bare keyword": bare.keywords}
     _report(await _time(asks, world.questions(queries)))
     print(f"  memory {bare.memory_mb:.0f} MB   disk {bare.disk_mb:.0f} MB", flush=True)
@@ -214,7 +214,8 @@ async def bench_edge(world: World, queries: int) -> None:
         index = await edge.EdgeIndex.open(folder / "ours", DIMENSIONS)
         bare = _bare_edge(folder / "bare", world)
         bare.disk_mb = _disk_mb(folder / "ours")
-        await _time(_searches(index, world.everything), world.questions(50))  # what is mapped comes into memory
+        # What is mapped comes into memory.
+        await _time(_searches(index, world.everything, world.limit), world.questions(50))
         bare.memory_mb = _resident_mb(index._process._process.pid)
         await _measure(index, bare, world, queries)
         await index.close()
@@ -230,7 +231,8 @@ def _bare_edge(path: Path, world: World) -> Bare:
     tenant = tenant_only(world.tenant)
 
     async def ask(query: Query) -> Any:
-        return shard.query(QueryRequest(limit=LIMIT, query=query, filter=tenant, with_payload=True))
+        request = QueryRequest(limit=world.limit, query=query, filter=tenant, with_payload=["document_id"])
+        return shard.query(request)
 
     async def vector(question: Question) -> Any:
         return await ask(Query.Nearest(question.vector, using="dense"))
@@ -256,29 +258,35 @@ async def bench_postgres(world: World, queries: int) -> None:
         )
         await _fill(index, world)
         connection = await asyncpg.connect(url)
-        bare = _bare_postgres(connection)
+        await connection.execute(f"SET hnsw.ef_search = {world.limit}")  # with less it finds fewer than it is asked for
+        bare = _bare_postgres(connection, world)
         bare.disk_mb = await connection.fetchval("SELECT pg_total_relation_size('index_bench')") / 1e6
+        await _time(_searches(index, world.everything, world.limit), world.questions(50))
+        bare.memory_mb = _server_mb(await connection.fetchval("SELECT pg_backend_pid()"))
         await _measure(index, bare, world, queries)
         await connection.close()
         await index.close()
         await database.close()
 
 
-def _bare_postgres(connection: Any) -> Bare:
+def _bare_postgres(connection: Any, world: World) -> Bare:
     from scrubjay.search import postgres_schema
     from scrubjay.search.analysis import query_terms
 
     async def vector(question: Question) -> Any:
-        query = "SELECT id FROM index_bench ORDER BY vector <=> $1::text::vector LIMIT $2"
-        return await connection.fetch(query, postgres_schema.vector_text(question.vector), LIMIT)
+        query = """
+            SELECT id, document_id, vector <=> $1::text::vector AS distance FROM index_bench
+            WHERE tenant_id = $2 ORDER BY distance LIMIT $3
+        """
+        return await connection.fetch(query, postgres_schema.vector_text(question.vector), world.tenant, world.limit)
 
     async def keywords(question: Question) -> Any:
         words = postgres_schema.any_of(form for word in query_terms(question.words) for form in word.scoring)
         query = """
-            SELECT id, ts_rank_cd(words, q) AS score FROM index_bench, CAST($1::text AS tsquery) AS q
-            WHERE words @@ q ORDER BY score DESC LIMIT $2
+            SELECT id, document_id, ts_rank_cd(words, q) AS score FROM index_bench, CAST($1::text AS tsquery) AS q
+            WHERE words @@ q AND tenant_id = $2 ORDER BY score DESC LIMIT $3
         """
-        return await connection.fetch(query, words, LIMIT)
+        return await connection.fetch(query, words, world.tenant, world.limit)
 
     return Bare(vector, keywords)
 
@@ -312,7 +320,14 @@ def _bare_qdrant(client: Any, world: World) -> Bare:
 
     async def ask(query: Any, using: str) -> Any:
         tenant = tenant_only(world.tenant)
-        return await client.query_points("scrubjay_bench", query=query, using=using, query_filter=tenant, limit=LIMIT)
+        return await client.query_points(
+            "scrubjay_bench",
+            query=query,
+            using=using,
+            query_filter=tenant,
+            limit=world.limit,
+            with_payload=["document_id"],
+        )
 
     async def vector(question: Question) -> Any:
         return await ask(question.vector, "dense")
@@ -332,16 +347,36 @@ def _resident_mb(pid: int) -> float:
     return int((Path("/proc") / str(pid) / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
+def _server_mb(backend: int) -> float:
+    """The whole server's memory, what its processes share counted once; nothing where we may not look."""
+    server = _parent(backend)
+    family = {server, *(int(path.name) for path in Path("/proc").iterdir() if path.name.isdecimal())}
+    total = 0
+    for pid in family:
+        try:
+            if pid == server or _parent(pid) == server:
+                facts = (Path("/proc") / str(pid) / "smaps_rollup").read_text()
+                total += next(int(line.split()[1]) for line in facts.splitlines() if line.startswith("Pss:"))
+        except (OSError, StopIteration):
+            continue
+    return total / 1e3
+
+
+def _parent(pid: int) -> int:
+    return int((Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[1])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--chunks", type=int, default=100_000)
     parser.add_argument("--queries", type=int, default=200)
+    parser.add_argument("--limit", type=int, default=50, help="hits of each half; the product asks for 100 or more")
     parser.add_argument("--engines", nargs="+", default=["edge", "postgres"], choices=["edge", "postgres", "qdrant"])
     options = parser.parse_args()
     benches = {"edge": bench_edge, "postgres": bench_postgres, "qdrant": bench_qdrant}
     for engine in options.engines:
-        print(f"{engine}, {options.chunks} chunks, limit {LIMIT}", flush=True)
-        asyncio.run(benches[engine](World(options.chunks), options.queries))
+        print(f"{engine}, {options.chunks} chunks, limit {options.limit}", flush=True)
+        asyncio.run(benches[engine](World(options.chunks, options.limit), options.queries))
 
 
 if __name__ == "__main__":

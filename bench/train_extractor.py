@@ -29,12 +29,11 @@ from scrubjay.extract.features import (
     PageFeatures,
     PageHead,
     measure_page,
-    read_class_words,
     read_phrase,
-    read_words,
 )
 from scrubjay.extract.html import parse_html, read_head
 from scrubjay.extract.metadata import read_metadata
+from scrubjay.extract.vocabulary import read_class_words, read_words
 
 FOLDS = 5
 INNER_FOLDS = 3

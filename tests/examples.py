@@ -46,17 +46,22 @@ from scrubjay.model.ids import new_id
 from scrubjay.model.job import Job, JobEvent, JobPriority, JobRequest, JobState, Schedule, Worker
 from scrubjay.model.knowledge import Assistant, Domain, InventoryFile, Response, VectorStoreFile
 from scrubjay.model.plan import (
+    Change,
+    DeletionSettings,
     Fate,
     FilterSettings,
     IngestionSettings,
     IntervalType,
     LedgerEntry,
     Operation,
+    OperationItem,
     OperationState,
     Plan,
     PlanState,
     RepositoryType,
     ScheduleSettings,
+    Trigger,
+    WorkState,
 )
 from scrubjay.model.tenant import ApiKey, Scope, SignIn, Tenant
 from scrubjay.model.watching import Delivery, DeliveryStatus, Story, Watch, WatchItem, WatchKind, Webhook
@@ -79,6 +84,7 @@ from scrubjay.storage.job_events import JobEvents
 from scrubjay.storage.jobs import Jobs
 from scrubjay.storage.keys import ApiKeys
 from scrubjay.storage.ledger import Ledger
+from scrubjay.storage.operation_items import OperationItems
 from scrubjay.storage.operations import Operations
 from scrubjay.storage.outbox import Outbox
 from scrubjay.storage.plans import Plans
@@ -91,6 +97,7 @@ from scrubjay.storage.site_memories import SiteMemories
 from scrubjay.storage.tables import NOUNS
 from scrubjay.storage.tags import Tags
 from scrubjay.storage.tenants import Tenants
+from scrubjay.storage.turns import Turn, Turns
 from scrubjay.storage.versions import DocumentVersions
 from scrubjay.storage.vocabulary import Vocabulary, Word
 from scrubjay.storage.watches import Stories, Watches, WatchItems
@@ -132,6 +139,7 @@ class Family:
     key: ApiKey
     job: Job
     plan: Plan
+    operation: Operation
     collection: Collection
     document: Document
     webhook: Webhook
@@ -152,6 +160,7 @@ async def add_family(connection: AsyncConnection) -> Family:
         key=key,
         job=Job(tenant_id=tenant_id, kind="example", state=JobState.PAUSED),
         plan=plan,
+        operation=Operation(tenant_id=tenant_id, plan_id=plan.id),
         collection=Collection(tenant_id=tenant_id, name="collection"),
         document=Document(
             tenant_id=tenant_id, natural_key=new_hash(), url="https://example.org/", url_hash=new_hash(),
@@ -166,6 +175,7 @@ async def add_family(connection: AsyncConnection) -> Family:
         (ApiKeys, family.key),
         (Jobs, family.job),
         (Plans, family.plan),
+        (Operations, family.operation),
         (Collections, family.collection),
         (Documents, family.document),
         (Webhooks, family.webhook),
@@ -282,8 +292,11 @@ def _plan(family: Family) -> Plan:
         ingestion_settings=IngestionSettings(
             ingestion_rule_id=new_id("irule"), collection_id=family.collection.id, bucket_name=UNICODE
         ),
-        schedule=ScheduleSettings(interval_type=IntervalType.WEEKS, interval_value=3, cron="5 4 * * *"),
+        schedule=ScheduleSettings(
+            interval_type=IntervalType.WEEKS, interval_value=3, cron="5 4 * * *", jitter_seconds=7
+        ),
         filter=FilterSettings(object_prefix=UNICODE, allowed_content_types=("a/b", "c/d"), maximum_size=7),
+        deletion=DeletionSettings(max_missing_share=0.25, min_missing_items=3, grace_runs=2),
         process_additions=False,
         process_updates=False,
         process_deletions=True,
@@ -291,9 +304,11 @@ def _plan(family: Family) -> Plan:
         retention_days=3,
         state=PlanState.RUNNING,
         is_active=False,
+        operation_id=new_id("cop"),
         last_crawl_start_at=MOMENT,
         last_crawl_finish_at=LATER,
         last_crawl_success=False,
+        last_complete_at=LATER,
         next_crawl_at=LATER,
         created_at=MOMENT,
         updated_at=LATER,
@@ -315,6 +330,10 @@ def _operation(family: Family) -> Operation:
         job_id=family.job.id,
         state=OperationState.ENUMERATING,
         status_message=UNICODE,
+        objects_unchanged=BIG_NUMBER,
+        objects_withheld=BIG_NUMBER + 1,
+        trigger=Trigger.ADAPTIVE,
+        is_complete=True,
         enumeration_file=UNICODE,
         started_at=MOMENT,
         enumeration_started_at=MOMENT,
@@ -341,10 +360,15 @@ def _ledger_entry(family: Family) -> LedgerEntry:
         etag='W/"ä"',
         last_modified_at=MOMENT,
         content_sha256=new_hash(),
+        content_sha1="1" * 40,
+        content_md5="5" * 32,
+        text_sha256=new_hash(),
         error=UNICODE,
         seen_count=1,
         change_count=2,
         missing_runs=3,
+        unchanged_seconds=PRECISE,
+        change_intervals=(PRECISE, 2.0),
         first_seen_at=MOMENT,
         last_seen_at=LATER,
         last_changed_at=LATER,
@@ -504,6 +528,13 @@ EXAMPLES: Mapping[AnyRepository, Callable[[Family], Any]] = {
         job_id=family.job.id, tenant_id=family.tenant_id, scope_id=new_id("site"), url_hash=new_hash(),
         created_at=MOMENT,
     ),
+    OperationItems: lambda family: OperationItem(
+        operation_id=family.operation.id, key_hash=new_hash(), tenant_id=family.tenant_id, key=URL,
+        change=Change.DELETED, state=WorkState.FAILED, content_type="a/b", content_length=BIG_NUMBER, etag=UNICODE,
+        content_sha256=new_hash(), content_sha1="1" * 40, content_md5="5" * 32, text_sha256=new_hash(),
+        last_modified_at=MOMENT, document_id=new_id("adoc"), error=UNICODE,
+    ),
+    Turns: lambda family: Turn(name=f"turn {secrets.token_hex(8)}", next_at=MOMENT),
     Vocabulary: lambda family: Word(tenant_id=family.tenant_id, word=secrets.token_hex(8) + "ß世🦜", created_at=MOMENT),
     Outbox: lambda family: OutboxEvent(
         tenant_id=family.tenant_id, topic="document.changed", payload=NESTED, created_at=MOMENT,

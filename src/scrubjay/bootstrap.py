@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from scrubjay.connectors.source import Tools
 from scrubjay.connectors.web_job import WebCrawler
 from scrubjay.crawl.addresses import EgressGuard
 from scrubjay.crawl.endpoints import JsonEndpoint
@@ -25,6 +26,10 @@ from scrubjay.ingest.uploads import REINDEX_KIND, IngestJobs
 from scrubjay.jobs.kinds import JobKinds
 from scrubjay.jobs.signals import JobSignals
 from scrubjay.model.tenant import DEFAULT_TENANT_ID, Principal, Scope
+from scrubjay.operations.enumeration_file import EnumerationFiles
+from scrubjay.operations.retrieval import Parts
+from scrubjay.operations.run import PlanRuns
+from scrubjay.operations.scheduler import PlanScheduler
 from scrubjay.operations.site_crawl import SiteCrawls
 from scrubjay.search.index import Index
 from scrubjay.search.rerank import Reranker
@@ -36,6 +41,9 @@ from scrubjay.services.diagnostics import STEPS
 from scrubjay.services.documents import DocumentService
 from scrubjay.services.health import Health
 from scrubjay.services.jobs import JobService
+from scrubjay.services.operations import OperationService
+from scrubjay.services.plans import PlanService
+from scrubjay.services.rules import RuleService
 from scrubjay.services.search import SearchService
 from scrubjay.services.search_cache import SearchCache
 from scrubjay.settings import Settings
@@ -63,6 +71,9 @@ class Scrubjay:
     jobs: JobService
     crawls: CrawlService
     crawl_settings: CrawlSettingsService
+    plans: PlanService
+    operations: OperationService
+    rules: RuleService
     documents: DocumentService
     collections: CollectionService
     search: SearchService
@@ -112,8 +123,13 @@ async def open_scrubjay(
         stack.push_async_callback(catalog.close)
         indexer = Indexer(database, catalog, Cleanup(database, texts, blobs))
         ingester = Ingester(database, texts, catalog)
+        tools = Tools(crawler)
+        files = EnumerationFiles(settings.resolved_enumeration_folder, database)
+        runs = PlanRuns(Parts(database, blobs, pool, ingester, indexer), tools, files, open_spool(settings.home))
+        scheduler = PlanScheduler(database, signals, files)
         kinds = JobKinds(
             STEPS,
+            *runs.kinds,
             *crawler.kinds,
             *SiteCrawls(crawler, ingester, indexer, database).kinds,
             *IngestJobs(database, blobs, pool, ingester, indexer, catalog).kinds,
@@ -132,6 +148,8 @@ async def open_scrubjay(
             engine = JobEngine(settings, database, signals, kinds, alone=database.dialect == "sqlite")
             await engine.start()
             stack.push_async_callback(engine.stop)
+            await scheduler.start()
+            stack.push_async_callback(scheduler.stop)
         jobs = JobService(database, signals, kinds)
         access = Access(database, cache)
         if working and await catalog.is_outdated():
@@ -149,6 +167,9 @@ async def open_scrubjay(
             jobs=jobs,
             crawls=CrawlService(crawler, jobs),
             crawl_settings=CrawlSettingsService(database, crawler),
+            plans=PlanService(database, tools, jobs, scheduler, files),
+            operations=OperationService(database, files),
+            rules=RuleService(database),
             documents=DocumentService(database, blobs, texts, jobs, indexer.wake),
             collections=CollectionService(database, indexer.wake),
             search=SearchService(database, catalog, SearchCache(cache), _open_reranker(settings, network)),

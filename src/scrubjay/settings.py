@@ -69,11 +69,19 @@ class Settings(BaseSettings):
     embedding_url: str | None = Field(
         None, description="A TEI server, or the base of an OpenAI-compatible API (`https://…/v1`)."
     )
+    enumeration_folder: Path | None = Field(
+        None,
+        description="Where runs of plans leave their enumeration files; one folder that all processes can reach. "
+        "Default: `$home/enumerations`.",
+    )
     extract_processes: int | None = Field(
         None, ge=1, le=64, description="Processes that turn pages into text. Default: one per core, at most 4."
     )
     extract_seconds: float = Field(
         20.0, ge=1, le=600, description="How long the extraction of one page may take before it is given up."
+    )
+    file_roots: Annotated[tuple[Path, ...], NoDecode] = Field(
+        (), description="Folders (comma-separated, absolute) that plans of the type File may read. Default: none."
     )
     index_api_key: SecretStr | None = Field(None, description="Key for a Qdrant server.")
     index_url: str | None = Field(
@@ -124,11 +132,18 @@ class Settings(BaseSettings):
         20.0, ge=1, le=600, description="Silence after which a worker's jobs are taken up by another."
     )
 
-    @field_validator("allowed_private_networks", mode="before")
+    @field_validator("allowed_private_networks", "file_roots", mode="before")
     @classmethod
-    def _split_networks(cls, value: Any) -> Any:
+    def _split_list(cls, value: Any) -> Any:
         if isinstance(value, str):
             return tuple(part.strip() for part in value.split(",") if part.strip())
+        return value
+
+    @field_validator("file_roots")
+    @classmethod
+    def _check_file_roots(cls, value: tuple[Path, ...]) -> tuple[Path, ...]:
+        if not all(root.is_absolute() for root in value):
+            raise ValueError("its folders must be absolute")
         return value
 
     @field_validator("database_url", "jobs_database_url")
@@ -163,6 +178,10 @@ class Settings(BaseSettings):
     @property
     def resolved_blob_url(self) -> str:
         return self.blob_url or str(self.home / "blobs")
+
+    @property
+    def resolved_enumeration_folder(self) -> Path:
+        return self.enumeration_folder or self.home / "enumerations"
 
     @property
     def is_embedded(self) -> bool:

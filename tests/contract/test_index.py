@@ -134,6 +134,21 @@ async def test_scores_are_bm25_among_the_tenants_own_chunks(index: Index) -> Non
     assert [hit.score for hit in hits] == pytest.approx([expected(hit.chunk_id) for hit in hits], rel=1e-3)
 
 
+@pytest.mark.parametrize("limit", [20, 100])
+async def test_a_word_that_nearly_all_have_counts_for_as_little_as_it_should(index: Index, limit: int) -> None:
+    texts = ["common"] * 2_100 + ["rare"] * 30 + ["rare common"] * 30
+    await index.upsert([make_point(text) for text in texts])
+    frequencies = {"rare": 60, "common": 2_130}
+
+    def expected(text: str) -> float:
+        terms = document_terms(text, None, None, None)
+        return sum(terms.get(term, 0.0) * inverse_frequency(number, 2_160) for term, number in frequencies.items())
+
+    hits = await index.search_keywords(KeywordQuery(text="common rare"), EVERYTHING, limit)
+
+    assert [hit.score for hit in hits] == pytest.approx(sorted(map(expected, texts), reverse=True)[:limit], rel=1e-3)
+
+
 async def test_section_headers_are_found(index: Index) -> None:
     point = make_point("Nothing to see here.", section_header="Installation > Windows")
     await index.upsert([point])

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,13 +12,17 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from qdrant_edge import Point, SparseVector, UpdateOperation
 from tests import indexes
-from tests.contract.test_index import EVERYTHING, find_words, make_point
+from tests.contract.test_index import EVERYTHING, TENANT, find_words, make_point
 
 from scrubjay.errors import Conflict, HomeInUse, IndexCorrupt, Unavailable
+from scrubjay.model.ids import new_uuid
 from scrubjay.model.search import IndexPoint
 from scrubjay.search import edge
 from scrubjay.search.edge import EdgeIndex
+from scrubjay.search.edge_schema import create_shard
+from scrubjay.search.payload import DENSE, WORDS
 
 DIMENSIONS = 64
 
@@ -66,6 +71,19 @@ async def test_a_corrupt_folder_says_how_it_is_built_again(folder: Path, victim:
             path.write_bytes(b"junk")
 
     with pytest.raises(IndexCorrupt, match="reindex"):
+        await EdgeIndex.open(folder, 4)
+
+
+async def test_a_folder_that_an_older_version_filled_is_not_taken_for_an_empty_one(folder: Path) -> None:
+    await (await EdgeIndex.open(folder, 4)).close()
+    shutil.rmtree(folder / "shard-0")
+    shard = create_shard(folder / "shard-0", 4)
+    words = SparseVector(indices=[1], values=[1.0])
+    point = Point(new_uuid(), {DENSE: [1.0, 0.0, 0.0, 0.0], WORDS: words}, {"tenant_id": TENANT})
+    shard.update(UpdateOperation.upsert_points([point]))
+    shard.close()
+
+    with pytest.raises(IndexCorrupt, match=r"older Scrubjay.*reindex"):
         await EdgeIndex.open(folder, 4)
 
 

@@ -10,7 +10,7 @@ import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -39,12 +39,32 @@ LETTING_FINISH_SECONDS = 5.0
 WRITE_ATTEMPTS = 6
 
 
+class Guide(Protocol):
+    """What a plan has to say to a crawl of its site, beyond the spec."""
+
+    async def first(self, connection: AsyncConnection, frontier: CrawlFrontier) -> Sequence[FrontierItem]:
+        """What to begin with, beside or instead of the start URLs."""
+
+    async def admit(self, connection: AsyncConnection, found: Sequence[FrontierItem]) -> Sequence[FrontierItem]:
+        """Which of the links that were found are to be followed."""
+
+    async def last(self, connection: AsyncConnection, frontier: CrawlFrontier) -> Sequence[FrontierItem]:
+        """What to look at when nothing else is left, and something was there at all; nothing ends the crawl."""
+
+
 class WebCrawl:
     """One run of one crawl job."""
 
     def __init__(
-        self, context: JobContext, spec: CrawlSpec, scope_id: str, pages: PageFetcher, database: Database
+        self,
+        context: JobContext,
+        spec: CrawlSpec,
+        scope_id: str,
+        pages: PageFetcher,
+        database: Database,
+        guide: Guide | None = None,
     ) -> None:
+        self._guide = guide
         self._context = context
         self._spec = spec
         self._scope_id = scope_id
@@ -90,7 +110,9 @@ class WebCrawl:
     async def _seed(self) -> None:
         async with self._context.transaction() as connection:
             await self._frontier.take_back(connection)
-            starts = [self._frontier.start_item(url) for url in self._spec.start_urls]
+            starts: Sequence[FrontierItem] = [self._frontier.start_item(url) for url in self._spec.start_urls]
+            if self._guide is not None:
+                starts = await self._guide.first(connection, self._frontier) or starts
             self.tally.discovered += await self._frontier.add(connection, starts)
             await self._remember(connection)
         if not self._seeded:
@@ -98,7 +120,7 @@ class WebCrawl:
 
     async def _crawl(self) -> None:
         last_write = time.monotonic()
-        while not self._is_over:
+        while not self._is_over or await self._look_further():
             await self._context.checkpoint()
             if self._outage is not None:
                 raise self._outage
@@ -112,6 +134,18 @@ class WebCrawl:
                 await self._wait_for_news()
         if self._out_of_time:
             await self._stop_early()
+
+    async def _look_further(self) -> bool:
+        """Whether there is something to look at although no link leads to it."""
+        ended = self._out_of_time or self.tally.fetched >= self._spec.max_pages or not self.tally.pages
+        if self._guide is None or ended:
+            return False
+        async with self._context.transaction() as connection:
+            items = await self._guide.last(connection, self._frontier)
+            added = await self._frontier.add(connection, items)
+        self.tally.discovered += added
+        self._exhausted = not added
+        return bool(added)
 
     @property
     def _is_over(self) -> bool:
@@ -183,6 +217,8 @@ class WebCrawl:
             before = self.tally.discovered
             try:
                 async with self._context.transaction() as connection:
+                    if self._guide is not None:
+                        batch.found = list(await self._guide.admit(connection, batch.found))
                     self.tally.discovered += await self._writer.write(connection, batch)
                     outcome = await also(connection)
                     await self._remember(connection)
@@ -255,7 +291,8 @@ class WebCrawl:
         self.tally.seconds = self._seconds_before + time.monotonic() - self._started_at
         state = {"tally": self.tally.dump(), "roots": self._frontier.scope.roots, "seeded": self._seeded}
         state["refused"] = dict(self._frontier.refused)
-        await self._context.remember(connection, state)
+        # A plan's run remembers more than its crawl.
+        await self._context.remember(connection, {**self._context.state, **state})
 
     async def _tell_progress(self) -> None:
         total = max(self.tally.fetched, min(self._spec.max_pages, self.tally.fetched + self.tally.queued))

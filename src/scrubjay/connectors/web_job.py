@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any
 
-from scrubjay.connectors.web import WebCrawl
+from scrubjay.connectors.web import Guide, WebCrawl
 from scrubjay.connectors.web_pages import PageFetcher
 from scrubjay.crawl.discovery import discover
 from scrubjay.crawl.fetcher import Credentials, Fetcher, Network, is_secret_header
@@ -87,10 +87,15 @@ class WebCrawler:
             scope_id = str(context.payload["scope_id"])
         except (InvalidRequest, SecretUnreadable, KeyError, TypeError, ValueError) as error:
             raise JobFailedForGood(f"The crawl cannot be run as it was asked for: {error}") from error
+        return await self.crawl_site(context, spec, scope_id)
+
+    async def crawl_site(
+        self, context: JobContext, spec: CrawlSpec, scope_id: str, guide: Guide | None = None
+    ) -> Mapping[str, Any]:
+        """A crawl inside any job; what it found is in the scope's pages."""
         async with AsyncExitStack() as stack:
             pages = await self._open_pages(context, spec, stack)
-            crawl = WebCrawl(context, spec, scope_id, pages, self.database)
-            return await crawl.run()
+            return await WebCrawl(context, spec, scope_id, pages, self.database, guide).run()
 
     async def _open_pages(self, context: JobContext, spec: CrawlSpec, stack: AsyncExitStack) -> PageFetcher:
         tenant_id = context.job.tenant_id

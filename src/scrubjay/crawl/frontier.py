@@ -60,6 +60,12 @@ class CrawlFrontier:
     def start_item(self, url: str) -> FrontierItem:
         return self._item(url, depth=0, score=1.0, parent_url=None)
 
+    def known_item(self, url: str, depth: int, score: float = 0.0) -> FrontierItem | None:
+        """An address that an earlier crawl came across, if it still belongs to this one."""
+        if depth > self._spec.max_depth or (depth > 0 and self.scope.refusal(url) is not None):
+            return None
+        return self._item(url, depth=depth, score=score, parent_url=None)
+
     def redirected(self, item: FrontierItem, target: str) -> FrontierItem | None:
         """The work that a redirect leads to; nothing when the target does not belong to the crawl."""
         if item.depth == 0:

@@ -28,14 +28,14 @@ def validate_cron(expression: str) -> str:
             f"'{expression}' is not a cron expression of five fields (minute hour day month weekday).",
             field="cron",
         )
-    _next_match(expression, utc_now())
+    next_match(expression, utc_now())
     return expression
 
 
 def next_tick(schedule: Schedule, after: datetime) -> datetime:
     """The first tick later than `after`, in UTC, moved by the schedule's jitter."""
     if schedule.cron is not None:
-        tick = _next_match(schedule.cron, after)
+        tick = next_match(schedule.cron, after)
     elif schedule.interval_seconds is not None:
         interval = timedelta(seconds=schedule.interval_seconds)
         missed = max(0, (after - schedule.next_run_at) // interval)
@@ -45,7 +45,8 @@ def next_tick(schedule: Schedule, after: datetime) -> datetime:
     return tick + timedelta(seconds=random.uniform(0, schedule.jitter_seconds))  # noqa: S311 - spreads load
 
 
-def _next_match(cron: str, after: datetime) -> datetime:
+def next_match(cron: str, after: datetime) -> datetime:
+    """The first moment after another that a cron expression names."""
     try:
         match: datetime = croniter(cron, after).get_next(datetime)
     except (CroniterBadCronError, CroniterBadDateError) as error:

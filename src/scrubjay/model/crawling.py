@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from scrubjay.model.clock import utc_now
 from scrubjay.model.ids import new_id
@@ -126,6 +126,22 @@ class KnownPage:
     content_sha256: str | None
     details: bytes | None
     changed_at: datetime
+
+
+class PageListing(NamedTuple):
+    """A crawled page without its text."""
+
+    url_hash: str
+    url: str
+    status: int | None
+    error_type: str | None
+    error: str | None
+    content_type: str | None
+    etag: str | None
+    last_modified: str | None
+    size_bytes: int
+    body_sha256: str | None
+    content_sha256: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,8 @@ from scrubjay.model.ids import new_id
 
 
 class RepositoryType(StrEnum):
+    """The kinds of sources that come along; connectors of others bring their own names."""
+
     WEB = "Web"
     FILE = "File"
     S3 = "AmazonS3"
@@ -40,7 +42,7 @@ class WebAuthType(StrEnum):
 
 
 class Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class IngestionSettings(Frozen):
@@ -72,12 +74,31 @@ class WebSettings(Frozen):
     max_depth: Annotated[int, Field(ge=1, le=100)] = 5
     max_parallel_tasks: Annotated[int, Field(ge=1, le=64)] = 8
     crawl_delay_ms: Annotated[int, Field(ge=0, le=60_000)] = 100
+    # Beyond the specification.
+    max_pages: Annotated[int, Field(ge=1, le=100_000_000)] | None = None
+    include_patterns: Annotated[tuple[str, ...], Field(max_length=100)] = ()
+    exclude_patterns: Annotated[tuple[str, ...], Field(max_length=100)] = ()
+    proxy_id: str | None = None
+    crawl_config_id: str | None = None
+    recheck_missing: bool = True  # ask known pages that nothing links to any more before they count as gone
 
 
 class ScheduleSettings(Frozen):
+    """When a plan runs: at intervals, by a cron expression, or page by page within a number of requests a day."""
+
     interval_type: IntervalType = IntervalType.HOURS
     interval_value: Annotated[int, Field(ge=1, le=10_080)] = 24
-    cron: str | None = None
+    cron: Annotated[str, Field(max_length=200)] | None = None
+    jitter_seconds: Annotated[int, Field(ge=0, le=86_400)] = 0
+    requests_per_day: Annotated[int, Field(ge=24, le=100_000_000)] | None = None
+
+
+class DeletionSettings(Frozen):
+    """When what is missing from a complete listing counts as deleted."""
+
+    max_missing_share: Annotated[float, Field(ge=0, le=1)] = 0.3  # more at once looks like an outage
+    min_missing_items: Annotated[int, Field(ge=1, le=1_000_000)] = 20  # fewer never do
+    grace_runs: Annotated[int, Field(ge=0, le=100)] = 0  # complete runs that an item may be missing from
 
 
 class FilterSettings(Frozen):
@@ -93,11 +114,12 @@ class Plan:
     id: str = field(default_factory=lambda: new_id("cplan"))
     tenant_id: str
     name: str = "My crawl plan"
-    repository_type: RepositoryType = RepositoryType.WEB
+    repository_type: str = RepositoryType.WEB
     repository_settings: dict[str, Any] = field(default_factory=dict)  # of the repository type's own shape
     ingestion_settings: IngestionSettings = field(default_factory=IngestionSettings)
     schedule: ScheduleSettings = field(default_factory=ScheduleSettings)
     filter: FilterSettings = field(default_factory=FilterSettings)
+    deletion: DeletionSettings = field(default_factory=DeletionSettings)
     process_additions: bool = True
     process_updates: bool = True
     process_deletions: bool = False
@@ -105,23 +127,38 @@ class Plan:
     retention_days: int = 7
     state: PlanState = PlanState.STOPPED
     is_active: bool = True
+    operation_id: str | None = None  # the run under way
     last_crawl_start_at: datetime | None = None
     last_crawl_finish_at: datetime | None = None
     last_crawl_success: bool | None = None
-    next_crawl_at: datetime | None = None
+    last_complete_at: datetime | None = None  # when a run last saw all that the source has
+    next_crawl_at: datetime | None = None  # nothing: not by itself
     created_at: datetime = field(default_factory=utc_now)
     updated_at: datetime = field(default_factory=utc_now)
 
 
 class OperationState(StrEnum):
-    NOT_STARTED = "NotStarted"
+    NOT_STARTED = "NotStarted"  # waits for a worker
     STARTING = "Starting"
-    ENUMERATING = "Enumerating"
-    RETRIEVING = "Retrieving"
+    ENUMERATING = "Enumerating"  # lists what the source has
+    RETRIEVING = "Retrieving"  # takes in what is new or changed, and ends what is gone
     SUCCESS = "Success"
-    FAILED = "Failed"
-    STOPPED = "Stopped"
-    CANCELED = "Canceled"
+    FAILED = "Failed"  # as a whole, or some of its objects
+    STOPPED = "Stopped"  # its plan was deleted meanwhile
+    CANCELED = "Canceled"  # somebody stopped it
+
+
+ENDED_STATES = frozenset(
+    {OperationState.SUCCESS, OperationState.FAILED, OperationState.STOPPED, OperationState.CANCELED}
+)
+
+
+class Trigger(StrEnum):
+    """Why a run was started."""
+
+    MANUAL = "manual"
+    SCHEDULE = "schedule"
+    ADAPTIVE = "adaptive"  # looks at the keys that are most likely to have changed, and at no others
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +183,10 @@ class Operation:
     bytes_success: int = 0
     objects_failed: int = 0
     bytes_failed: int = 0
+    objects_unchanged: int = 0
+    objects_withheld: int = 0  # missing, but not yet taken for deleted
+    trigger: Trigger = Trigger.MANUAL
+    is_complete: bool = False  # whether it saw all that the source has
     enumeration_file: str | None = None
     started_at: datetime | None = None
     enumeration_started_at: datetime | None = None
@@ -160,7 +201,7 @@ class Operation:
 class Fate(StrEnum):
     """What became of a key of the ledger."""
 
-    PRESENT = "present"  # seen in the last complete run, and its document is indexed
+    PRESENT = "present"  # the source has it, and so have we
     FAILED = "failed"  # seen, but its last retrieval failed; tried again in the next run
     MISSING = "missing"  # not seen in the last complete run; not yet retired
     RETIRED = "retired"  # its document was removed
@@ -180,12 +221,57 @@ class LedgerEntry:
     content_length: int | None = None
     etag: str | None = None
     last_modified_at: datetime | None = None
-    content_sha256: str | None = None
+    content_sha256: str | None = None  # of the bytes, like the next two
+    content_sha1: str | None = None
+    content_md5: str | None = None
+    text_sha256: str | None = None  # of what it says, where the listing knows that
     error: str | None = None
     seen_count: int = 0
     change_count: int = 0
     missing_runs: int = 0
+    # For the estimate of how often it changes: how long it was seen not to, and in how long looks apart it did.
+    unchanged_seconds: float = 0.0
+    change_intervals: tuple[float, ...] = ()
     first_seen_at: datetime = field(default_factory=utc_now)
+    # Looked at by itself; a plan's last complete run has looked at everything that is present.
     last_seen_at: datetime = field(default_factory=utc_now)
     last_changed_at: datetime | None = None
     last_operation_id: str | None = None
+
+
+class Change(StrEnum):
+    """What a listing says of a key, beside the ledger."""
+
+    ADDED = "added"
+    CHANGED = "changed"
+    DELETED = "deleted"
+    UNCHANGED = "unchanged"
+
+
+class WorkState(StrEnum):
+    PENDING = "pending"
+    DONE = "done"
+    FAILED = "failed"
+    SKIPPED = "skipped"  # the plan does not want this kind of change processed, or it is withheld
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperationItem:
+    """One change that an operation found, and what has become of it. What did not change has no such row."""
+
+    operation_id: str
+    key_hash: str
+    tenant_id: str
+    key: str
+    change: Change
+    state: WorkState = WorkState.PENDING
+    content_type: str | None = None
+    content_length: int | None = None
+    etag: str | None = None
+    content_sha256: str | None = None
+    content_sha1: str | None = None
+    content_md5: str | None = None
+    text_sha256: str | None = None
+    last_modified_at: datetime | None = None
+    document_id: str | None = None
+    error: str | None = None

@@ -103,7 +103,7 @@ class EdgeEngine:
     def _rarity(self, tenant_id: str) -> SearchParams | None:
         """A word is as rare as it is among the tenant's own chunks. With one tenant these are all, which is faster."""
         if time.monotonic() > self._tenants_known_until:
-            self._one_tenant = len(self._shard.facet(FacetRequest(key="tenant_id", limit=2)).hits) < 2
+            self._one_tenant = len(self._shard.facet(FacetRequest(key="tenant", limit=2)).hits) < 2
             self._tenants_known_until = time.monotonic() + _TENANTS_SECONDS
         return None if self._one_tenant else SearchParams(idf=IdfParams(corpus=tenant_only(tenant_id)))
 

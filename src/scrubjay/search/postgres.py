@@ -38,9 +38,11 @@ _OLDEST_PGVECTOR = (0, 8)
 # In queries of their own, so that texts are read once and not once for every chunk that they are compared with.
 _DISTANCE = "vector <=> (SELECT CAST(CAST(:vector AS text) AS vector))"
 _SCORE = "-(weights <#> (SELECT CAST(CAST(:query AS text) AS sparsevec)))"
-# Filtered searches go on in the graph until they have found enough.
+# Filtered searches go on in the graph until they have found enough. A plan that is made without knowing the filter
+# takes it for a narrow one, and sorts everything that it lets through instead.
 _GRAPH_SETTINGS = (
-    "SELECT set_config('hnsw.ef_search', :width, true), set_config('hnsw.iterative_scan', 'strict_order', true)"
+    "SELECT set_config('hnsw.ef_search', :width, true), set_config('hnsw.iterative_scan', 'strict_order', true),"
+    " set_config('plan_cache_mode', 'force_custom_plan', true)"
 )
 
 log = get_logger(__name__)
@@ -168,7 +170,8 @@ class PostgresIndex:
         rows: Sequence[Any] = ()
         while waiting:
             candidates = 0
-            while waiting and candidates < _ENOUGH_CANDIDATES:
+            # A word that most chunks have joins only when without it there are too few, or the answer could change.
+            while waiting and (candidates < limit or candidates + frequencies[waiting[-1]] <= _ENOUGH_CANDIDATES):
                 chosen.append(waiting.pop())
                 candidates += frequencies[chosen[-1]]
             values["words"] = f"{schema.any_of(chosen)} & {narrowed}"

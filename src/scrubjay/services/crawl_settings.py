@@ -8,8 +8,9 @@ from typing import Any
 
 from croniter import croniter
 
+from scrubjay.connectors.web_config import describe_config, seal_headers
 from scrubjay.connectors.web_job import WebCrawler
-from scrubjay.crawl.fetcher import FetchRequest, is_secret_header
+from scrubjay.crawl.fetcher import FetchRequest
 from scrubjay.crawl.proxies import ProxyPool, ProxyServer
 from scrubjay.crawl.urls import normalize_url, parse_url
 from scrubjay.errors import InvalidRequest, NotFound, ScrubjayError
@@ -31,7 +32,6 @@ _HOST = re.compile(r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*|\[?[0-9a-f:.]+\]?")
 PROXY_TEST_URL = "https://example.com/"
 PROXY_TEST_SECONDS = 10.0
 CRON_FIELDS = 5
-_HEADER_CONTEXT = "config:header"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,21 +55,11 @@ class CrawlSettingsService:
     def _sealed_headers(self, values: dict[str, Any]) -> dict[str, Any]:
         """A config's values as they are kept: what authenticates is sealed."""
         headers = values.get("headers")
-        if not headers:
-            return values
-        sealed = {
-            name: self._crawler.secrets.seal(value, context=_HEADER_CONTEXT) if is_secret_header(name) else value
-            for name, value in headers.items()
-        }
-        return {**values, "headers": sealed}
+        return {**values, "headers": seal_headers(headers, self._crawler.secrets)} if headers else values
 
     def spec_of(self, config: CrawlConfig, **values: Any) -> dict[str, Any]:
         """A crawl as a config describes it; `values` say the rest, and win."""
-        headers = {
-            name: self._crawler.secrets.unseal(value, context=_HEADER_CONTEXT) if is_secret_header(name) else value
-            for name, value in config.headers.items()
-        }
-        return {**_describe(config, headers), **{name: value for name, value in values.items() if value is not None}}
+        return describe_config(config, self._crawler.secrets, **values)
 
     async def configs(self, principal: Principal, *, limit: int, offset: int) -> Page[CrawlConfig]:
         require(principal, Scope.READ)
@@ -275,19 +265,6 @@ def check_cron(expression: str | None) -> None:
         return
     if len(expression.split()) != CRON_FIELDS or len(expression) > 200 or not croniter.is_valid(expression):
         raise InvalidRequest("schedule_cron must be a cron expression of five fields.", field="schedule_cron")
-
-
-def _describe(config: CrawlConfig, headers: Mapping[str, str]) -> dict[str, Any]:
-    return {
-        "max_depth": config.max_depth,
-        "rate_limit_rps": config.rate_limit_rps,
-        "respect_robots": config.respect_robots_txt,
-        "headers": dict(headers),
-        "extraction": config.extraction_strategy,
-        "timeout_seconds": config.page_timeout_ms / 1000,
-        "max_bytes": config.max_page_size_mb * 1024 * 1024,
-        "max_redirects": config.max_redirects,
-    }
 
 
 def chunking_of(config: CrawlConfig) -> ChunkingOptions:

@@ -59,6 +59,11 @@ class JobService:
         await self._signals.work()
         return job
 
+    async def tell(self) -> None:
+        """Workers look for work, and at what is asked of them: something was queued or ended elsewhere."""
+        await self._signals.control()
+        await self._signals.work()
+
     async def get(self, principal: Principal, job_id: str) -> Job:
         require(principal, Scope.READ)
         async with self._database.reading() as connection:
@@ -93,8 +98,7 @@ class JobService:
         require(principal, Scope.WRITE)
         async with self._database.writing() as connection:
             job = await control.make_request(connection, principal.tenant_id, job_id, request, force=force)
-        await self._signals.control()
-        await self._signals.work()
+        await self.tell()
         await self._signals.event(job_id)
         return job
 

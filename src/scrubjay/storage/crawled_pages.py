@@ -7,7 +7,7 @@ from datetime import datetime
 from sqlalchemy import ForeignKey, Index, and_, bindparam, delete, or_, select, update
 from sqlalchemy.orm import Mapped, aliased, mapped_column
 
-from scrubjay.model.crawling import CrawledPage, KnownPage, PageSeen
+from scrubjay.model.crawling import CrawledPage, KnownPage, PageListing, PageSeen
 from scrubjay.storage.repository import BATCH, Base, Repository, table_options
 from scrubjay.storage.types import BYTES, Hash, Id, LongText, Name, Number, UtcDateTime
 
@@ -164,8 +164,46 @@ class CrawledPages(Repository[CrawledPage]):
             .limit(limit)
         )
 
+    async def listing(self, scope_id: str, job_id: str, *, after: str = "", limit: int = 1000) -> Sequence[PageListing]:
+        """What a job found, without the texts, by hash."""
+        rows = await self.connection.execute(
+            select(*_LISTING)
+            .where(
+                CrawledPageRow.job_id == job_id, CrawledPageRow.scope_id == scope_id, CrawledPageRow.url_hash > after
+            )
+            .order_by(CrawledPageRow.url_hash)
+            .limit(limit)
+        )
+        return [PageListing._make(row) for row in rows]
+
+    async def depths(self, scope_id: str, hashes: Collection[str]) -> Mapping[str, int]:
+        """How many links from the start these pages were, by hash."""
+        rows = await self.connection.execute(
+            select(CrawledPageRow.url_hash, CrawledPageRow.depth).where(
+                CrawledPageRow.scope_id == scope_id, CrawledPageRow.url_hash.in_(list(hashes))
+            )
+        )
+        return {url_hash: int(depth) for url_hash, depth in rows}
+
+    async def remove(self, scope_id: str, hashes: Collection[str]) -> None:
+        await self.connection.execute(
+            delete(CrawledPageRow).where(CrawledPageRow.scope_id == scope_id, CrawledPageRow.url_hash.in_(list(hashes)))
+        )
+
+    async def remove_scope(self, scope_id: str) -> None:
+        await self.connection.execute(delete(CrawledPageRow).where(CrawledPageRow.scope_id == scope_id))
+
+    async def sweep(self, scope_id: str, job_id: str) -> None:
+        """Forget addresses without content that a complete crawl did not come across any more."""
+        await self.connection.execute(
+            delete(CrawledPageRow).where(
+                CrawledPageRow.scope_id == scope_id, CrawledPageRow.job_id != job_id, CrawledPageRow.content.is_(None)
+            )
+        )
+
 
 _KNOWN = [CrawledPageRow.__table__.c[field.name] for field in fields(KnownPage)]
+_LISTING = [CrawledPageRow.__table__.c[name] for name in PageListing._fields]
 _CONFIRM = (
     update(CrawledPageRow)
     .where(

@@ -4,7 +4,18 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, ForeignKey, UniqueConstraint, and_, bindparam, func, insert, select, update
+from sqlalchemy import (
+    ColumnElement,
+    ForeignKey,
+    UniqueConstraint,
+    and_,
+    bindparam,
+    delete,
+    func,
+    insert,
+    select,
+    update,
+)
 from sqlalchemy.orm import Mapped, mapped_column
 
 from scrubjay.model.crawl_spec import CrawlStrategy
@@ -111,6 +122,10 @@ class Frontier(Repository[FrontierItem]):
             )
         )
         return await self._items(select(*self._columns).where(FrontierRow.id.in_(chosen)).order_by(*order))
+
+    async def clear(self, job_id: str) -> None:
+        """Forget a crawl's URLs: it is over."""
+        await self.connection.execute(delete(FrontierRow).where(FrontierRow.job_id == job_id))
 
     async def release(self, job_id: str) -> None:
         """Give back what is leased, whoever leased it: for the one run that holds the job."""

@@ -1,13 +1,44 @@
 """The ledger: per plan, every key ever seen, its last validators, hash, document and fate."""
 
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
+from typing import Any, NamedTuple
 
-from sqlalchemy import ForeignKey, Index
+from sqlalchemy import ForeignKey, Index, and_, delete, exists, func, select, update
 from sqlalchemy.orm import Mapped, mapped_column
 
-from scrubjay.model.plan import Fate, LedgerEntry
-from scrubjay.storage.repository import Base, Repository, table_options
-from scrubjay.storage.types import EnumText, Hash, Id, LongText, Name, Number, UtcDateTime
+from scrubjay.model.plan import Change, Fate, LedgerEntry, WorkState
+from scrubjay.storage.crawled_pages import CrawledPageRow
+from scrubjay.storage.frontier import FrontierRow
+from scrubjay.storage.operation_items import OperationItemRow
+from scrubjay.storage.repository import BATCH, Base, Repository, table_options
+from scrubjay.storage.types import EnumText, Hash, Id, JsonTuple, LongText, Name, Number, UtcDateTime
+
+
+class LedgerState(NamedTuple):
+    """What a delta compares with a listing."""
+
+    key_hash: str
+    fate: Fate
+    missing_runs: int
+    content_length: int | None
+    etag: str | None
+    content_sha256: str | None
+    content_sha1: str | None
+    content_md5: str | None
+    last_modified_at: datetime | None
+    text_sha256: str | None
+
+
+class LedgerHistory(NamedTuple):
+    """What tells how often a key changes, and how long nobody looked."""
+
+    key_hash: str
+    key: str
+    last_seen_at: datetime
+    unchanged_seconds: float
+    change_intervals: tuple[float, ...]
 
 
 class LedgerRow(Base):
@@ -29,10 +60,15 @@ class LedgerRow(Base):
     etag: Mapped[LongText | None]
     last_modified_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     content_sha256: Mapped[Hash | None]
+    content_sha1: Mapped[Hash | None]
+    content_md5: Mapped[Hash | None]
+    text_sha256: Mapped[Hash | None]
     error: Mapped[LongText | None]
     seen_count: Mapped[int]
     change_count: Mapped[int]
     missing_runs: Mapped[int]
+    unchanged_seconds: Mapped[float]
+    change_intervals: Mapped[tuple[float, ...]] = mapped_column(JsonTuple)
     first_seen_at: Mapped[datetime] = mapped_column(UtcDateTime)
     last_seen_at: Mapped[datetime] = mapped_column(UtcDateTime)
     last_changed_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
@@ -44,3 +80,122 @@ class Ledger(Repository[LedgerEntry]):
     model = LedgerEntry
     noun = "ledger entry"
     key = ("plan_id", "key_hash")
+
+    async def states(
+        self, plan_id: str, *, after: str = "", limit: int = 5000, asked_by: str | None = None
+    ) -> Sequence[LedgerState]:
+        """All keys of a plan in the order of their hashes, some at a time; or those that a crawl job asked for."""
+        statement = select(*_STATE).where(LedgerRow.plan_id == plan_id, LedgerRow.key_hash > after)
+        if asked_by is not None:
+            statement = statement.where(_is_asked_by(asked_by))
+        rows = await self.connection.execute(statement.order_by(LedgerRow.key_hash).limit(limit))
+        return [LedgerState._make(row) for row in rows]
+
+    async def listing(
+        self, plan_id: str, *, fates: Collection[Fate] = (), after: str = "", limit: int = 1000
+    ) -> Sequence[LedgerEntry]:
+        """Entries in the order of their hashes, some at a time."""
+        statement = select(*self._columns).where(LedgerRow.plan_id == plan_id, LedgerRow.key_hash > after)
+        if fates:
+            statement = statement.where(LedgerRow.fate.in_(list(fates)))
+        return await self._items(statement.order_by(LedgerRow.key_hash).limit(limit))
+
+    async def by_hashes(self, plan_id: str, hashes: Collection[str]) -> Mapping[str, LedgerEntry]:
+        found = await self._items(
+            select(*self._columns).where(LedgerRow.plan_id == plan_id, LedgerRow.key_hash.in_(list(hashes)))
+        )
+        return {entry.key_hash: entry for entry in found}
+
+    async def put(self, entries: Sequence[LedgerEntry]) -> None:
+        """Write entries of one plan in place of what was known of their keys."""
+        for start in range(0, len(entries), BATCH):
+            batch = entries[start : start + BATCH]
+            hashes = [entry.key_hash for entry in batch]
+            await self.connection.execute(
+                delete(LedgerRow).where(LedgerRow.plan_id == batch[0].plan_id, LedgerRow.key_hash.in_(hashes))
+            )
+            await self.add_many(batch)
+
+    async def set_fate(self, plan_id: str, hashes: Collection[str], fate: Fate, **changes: Any) -> None:
+        if hashes:
+            await self.connection.execute(
+                update(LedgerRow)
+                .where(LedgerRow.plan_id == plan_id, LedgerRow.key_hash.in_(list(hashes)))
+                .values(fate=fate, **changes)
+            )
+
+    async def note_missing(self, plan_id: str, operation_id: str) -> None:
+        """What an operation missed and does not delete was missing once more."""
+        missed = select(OperationItemRow.key_hash).where(
+            OperationItemRow.operation_id == operation_id,
+            OperationItemRow.change == Change.DELETED,
+            OperationItemRow.state == WorkState.SKIPPED,
+        )
+        await self.connection.execute(
+            update(LedgerRow)
+            .where(LedgerRow.plan_id == plan_id, LedgerRow.key_hash.in_(missed))
+            .values(fate=Fate.MISSING, missing_runs=LedgerRow.missing_runs + 1)
+        )
+
+    async def note_unchanged(self, plan_id: str, hashes: Collection[str], now: datetime) -> None:
+        """These were looked at by themselves, and are as they were."""
+        if hashes:
+            entries = await self.by_hashes(plan_id, hashes)
+            await self.put(
+                [
+                    replace(
+                        entry,
+                        unchanged_seconds=entry.unchanged_seconds
+                        + max(0.0, (now - entry.last_seen_at).total_seconds()),
+                        seen_count=entry.seen_count + 1,
+                        last_seen_at=now,
+                    )
+                    for entry in entries.values()
+                ]
+            )
+
+    async def tally(self, plan_id: str) -> Mapping[Fate, int]:
+        rows = await self.connection.execute(
+            select(LedgerRow.fate, func.count()).where(LedgerRow.plan_id == plan_id).group_by(LedgerRow.fate)
+        )
+        return {fate: int(count) for fate, count in rows}
+
+    async def unvisited(
+        self, plan_id: str, job_id: str, *, after: str = "", limit: int = 500
+    ) -> Sequence[tuple[str, str, int | None]]:
+        """Keys with documents that a crawl job has not come across: hash, address, and depth when last crawled."""
+        rows = await self.connection.execute(
+            select(LedgerRow.key_hash, LedgerRow.key, CrawledPageRow.depth)
+            .outerjoin_from(
+                LedgerRow,
+                CrawledPageRow,
+                and_(CrawledPageRow.scope_id == LedgerRow.plan_id, CrawledPageRow.url_hash == LedgerRow.key_hash),
+            )
+            .where(
+                LedgerRow.plan_id == plan_id,
+                LedgerRow.key_hash > after,
+                LedgerRow.fate != Fate.RETIRED,
+                ~_is_asked_by(job_id),
+            )
+            .order_by(LedgerRow.key_hash)
+            .limit(limit)
+        )
+        return [(key_hash, key, depth) for key_hash, key, depth in rows]
+
+    async def history(self, plan_id: str, *, after: str = "", limit: int = 5000) -> Sequence[LedgerHistory]:
+        """How the keys that have documents behaved, in the order of their hashes, some at a time."""
+        rows = await self.connection.execute(
+            select(*_HISTORY)
+            .where(LedgerRow.plan_id == plan_id, LedgerRow.key_hash > after, LedgerRow.fate != Fate.RETIRED)
+            .order_by(LedgerRow.key_hash)
+            .limit(limit)
+        )
+        return [LedgerHistory._make(row) for row in rows]
+
+
+def _is_asked_by(job_id: str) -> Any:
+    return exists().where(FrontierRow.job_id == job_id, FrontierRow.url_hash == LedgerRow.key_hash)
+
+
+_STATE = [LedgerRow.__table__.c[name] for name in LedgerState._fields]
+_HISTORY = [LedgerRow.__table__.c[name] for name in LedgerHistory._fields]

@@ -1,11 +1,13 @@
 """Operations: the runs of a plan, with their counts."""
 
+from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
-from sqlalchemy import ForeignKey, Index
+from sqlalchemy import ForeignKey, Index, func, select, update
 from sqlalchemy.orm import Mapped, mapped_column
 
-from scrubjay.model.plan import Operation, OperationState
+from scrubjay.model.plan import ENDED_STATES, Operation, OperationState, Trigger
 from scrubjay.storage.repository import Base, Repository, table_options
 from scrubjay.storage.types import EnumText, Id, LongText, Number, UtcDateTime
 
@@ -36,6 +38,10 @@ class OperationRow(Base):
     bytes_success: Mapped[Number]
     objects_failed: Mapped[Number]
     bytes_failed: Mapped[Number]
+    objects_unchanged: Mapped[Number]
+    objects_withheld: Mapped[Number]
+    trigger: Mapped[Trigger] = mapped_column(EnumText(Trigger))
+    is_complete: Mapped[bool]
     enumeration_file: Mapped[LongText | None]
     started_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     enumeration_started_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
@@ -51,3 +57,44 @@ class Operations(Repository[Operation]):
     row = OperationRow
     model = Operation
     noun = "operation"
+
+    async def change(self, operation_id: str, **changes: Any) -> None:
+        await self.connection.execute(update(OperationRow).where(OperationRow.id == operation_id).values(**changes))
+
+    async def of_plan(self, plan_id: str, operation_id: str) -> Operation | None:
+        return await self.find(OperationRow.plan_id == plan_id, OperationRow.id == operation_id)
+
+    async def ended_before(self, plan_id: str, moment: datetime, limit: int = 500) -> Sequence[Operation]:
+        """Operations of a plan that are over and older than a moment."""
+        return await self._items(
+            select(*self._columns)
+            .where(
+                OperationRow.plan_id == plan_id,
+                OperationRow.created_at < moment,
+                OperationRow.state.in_(list(ENDED_STATES)),
+            )
+            .order_by(OperationRow.created_at)
+            .limit(limit)
+        )
+
+    async def statistics(self, plan_id: str) -> Mapping[str, Any]:
+        """Counts, bytes and objects over all operations of a plan that are over."""
+        statement = select(
+            OperationRow.state,
+            func.count(),
+            func.min(OperationRow.objects_enumerated),
+            func.max(OperationRow.objects_enumerated),
+            func.sum(OperationRow.objects_enumerated),
+            func.min(OperationRow.bytes_enumerated),
+            func.max(OperationRow.bytes_enumerated),
+            func.sum(OperationRow.bytes_enumerated),
+        ).where(OperationRow.plan_id == plan_id, OperationRow.state.in_(list(ENDED_STATES)))
+        rows = (await self.connection.execute(statement.group_by(OperationRow.state))).all()
+        times = await self.connection.execute(
+            select(OperationRow.started_at, OperationRow.finished_at).where(
+                OperationRow.plan_id == plan_id,
+                OperationRow.started_at.is_not(None),
+                OperationRow.finished_at.is_not(None),
+            )
+        )
+        return {"states": [tuple(row) for row in rows], "times": [(start, end) for start, end in times]}

@@ -46,3 +46,6 @@ class SiteMemories(Repository[SiteMemory]):
             delete(SiteMemoryRow).where(SiteMemoryRow.scope_id == memory.scope_id, SiteMemoryRow.host == memory.host)
         )
         await self.add(memory)
+
+    async def remove_scope(self, scope_id: str) -> None:
+        await self.connection.execute(delete(SiteMemoryRow).where(SiteMemoryRow.scope_id == scope_id))

@@ -20,6 +20,7 @@ from scrubjay.storage import (
     jobs,
     keys,
     ledger,
+    operation_items,
     operations,
     outbox,
     plans,
@@ -30,6 +31,7 @@ from scrubjay.storage import (
     site_memories,
     tags,
     tenants,
+    turns,
     versions,
     vocabulary,
     watches,
@@ -42,6 +44,6 @@ NOUNS = (
     tenants, keys, sign_ins, jobs, job_events, workers, schedules, collections, tags, rules, plans, operations,
     ledger, configs, hosts, proxies, frontier, documents, versions, document_logs, chunks, embeddings, outbox,
     watches, webhooks, deliveries, domains, inventory, crawled_pages, site_memories,
-    contents, generations, ingest_queue, vocabulary,
+    contents, generations, ingest_queue, vocabulary, operation_items, turns,
 )  # fmt: skip
 metadata = Base.metadata

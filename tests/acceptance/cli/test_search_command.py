@@ -197,7 +197,7 @@ def test_ctrl_c_ends_add_without_a_traceback_and_leaves_no_process(shelf: Path, 
     home, many = tmp_path / "home", tmp_path / "many"
     shutil.copytree(shelf, home)
     many.mkdir()
-    for number in range(MANY):
+    for number in range(5 * MANY):  # so many that it cannot be done before the signal comes
         (many / f"{number:03}.txt").write_text(f"Note {number} says that bird {number} was seen.")
     process = start(home, "add", str(many))
     assert process.stdout is not None

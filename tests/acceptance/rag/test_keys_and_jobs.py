@@ -178,7 +178,7 @@ async def test_of_200_concurrent_requests_exactly_the_limit_pass(
         assert sorted(int(answer.headers["x-ratelimit-remaining"]) for answer in passed) == list(range(60))
         for answer in refused:
             assert answer.headers["x-ratelimit-remaining"] == "0"
-            assert 1 <= int(answer.headers["retry-after"]) <= 60
+            assert 1 <= int(answer.headers["retry-after"]) <= 61  # the window slides
             assert answer.headers["x-ratelimit-reset"] == answer.headers["retry-after"]
             assert answer.json()["code"] == "RATE_LIMIT_EXCEEDED"
             assert answer.json()["details"]["limit"] == 60

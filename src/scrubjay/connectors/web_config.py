@@ -1,0 +1,94 @@
+"""What a crawl is asked to do, by a crawl config of specification 001 or a plan's web settings of specification 000."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from scrubjay.crawl.fetcher import is_secret_header
+from scrubjay.crawl.urls import parse_url
+from scrubjay.model.crawl_spec import CrawlAuth, CrawlSpec, Extent, read_spec
+from scrubjay.model.crawling import CrawlConfig
+from scrubjay.model.plan import WebAuthType, WebSettings
+from scrubjay.storage.secrets import SecretBox
+
+ALL_PAGES = 100_000_000
+_HEADER_CONTEXT = "config:header"
+
+
+def seal_headers(headers: Mapping[str, str], secrets: SecretBox) -> dict[str, str]:
+    """A config's headers as they are kept: what authenticates is sealed."""
+    return {
+        name: secrets.seal(value, context=_HEADER_CONTEXT) if is_secret_header(name) else value
+        for name, value in headers.items()
+    }
+
+
+def describe_config(config: CrawlConfig, secrets: SecretBox, **values: Any) -> dict[str, Any]:
+    """A crawl as a config describes it; `values` say the rest, and win."""
+    headers = {
+        name: secrets.unseal(value, context=_HEADER_CONTEXT) if is_secret_header(name) else value
+        for name, value in config.headers.items()
+    }
+    described = {
+        "max_depth": config.max_depth,
+        "rate_limit_rps": config.rate_limit_rps,
+        "respect_robots": config.respect_robots_txt,
+        "headers": headers,
+        "extraction": config.extraction_strategy,
+        "timeout_seconds": config.page_timeout_ms / 1000,
+        "max_bytes": config.max_page_size_mb * 1024 * 1024,
+        "max_redirects": config.max_redirects,
+    }
+    return {**described, **{name: value for name, value in values.items() if value is not None}}
+
+
+def spec_of_plan(
+    settings: WebSettings, secret: str | None, config: Mapping[str, Any], *, keep_originals: bool
+) -> CrawlSpec:
+    """The crawl that a plan asks for; a config that it names speaks where the plan cannot."""
+    described: dict[str, Any] = {
+        "start_urls": [parse_url(settings.start_url or "", field="StartUrl").text],
+        "extent": _extent(settings),
+        "follow_links": settings.follow_links,
+        "follow_redirects": settings.follow_redirects,
+        "use_sitemaps": settings.extract_sitemap_links,
+        "respect_robots": not settings.ignore_robots_txt,
+        "max_depth": settings.max_depth,
+        "max_pages": settings.max_pages or ALL_PAGES,
+        "concurrency": settings.max_parallel_tasks,
+        "host_concurrency": settings.max_parallel_tasks,
+        "delay_ms": settings.crawl_delay_ms,
+        "include": settings.include_patterns,
+        "exclude": settings.exclude_patterns,
+        "proxy_id": settings.proxy_id,
+        "user_agent": settings.user_agent,
+        "auth": _auth(settings, secret),
+        "extraction": "browser" if settings.use_headless_browser else "markdown",
+        "keep_originals": keep_originals,
+    }
+    return read_spec({**described, **config})
+
+
+def _extent(settings: WebSettings) -> Extent:
+    """The narrowest of the restrictions that are set."""
+    if settings.restrict_to_child_urls:
+        return Extent.CHILDREN
+    if settings.restrict_to_subdomain:
+        return Extent.HOST
+    return Extent.DOMAIN if settings.restrict_to_root_domain else Extent.ANYWHERE
+
+
+def secret_name(settings: WebSettings) -> str | None:
+    """Which of the settings authenticates."""
+    return {
+        WebAuthType.BASIC: "password",
+        WebAuthType.API_KEY: "api_key_value",
+        WebAuthType.BEARER_TOKEN: "bearer_token",
+    }.get(settings.authentication_type)
+
+
+def _auth(settings: WebSettings, secret: str | None) -> CrawlAuth | None:
+    if settings.authentication_type is WebAuthType.NONE:
+        return None
+    kinds = {WebAuthType.BASIC: "basic", WebAuthType.API_KEY: "api_key", WebAuthType.BEARER_TOKEN: "bearer"}
+    name = settings.username if settings.authentication_type is WebAuthType.BASIC else settings.api_key_header
+    return CrawlAuth.model_validate({"type": kinds[settings.authentication_type], "name": name, "secret": secret or ""})

@@ -1,0 +1,55 @@
+"""What sources have: the items that a listing names, and the content behind them."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceItem:
+    """One thing that a source has, with whatever its listing says about its state; never its bytes."""
+
+    key: str  # as people know it: an address, a path, the key of an object
+    key_hash: str  # what the ledger calls it
+    content_type: str | None = None
+    content_length: int | None = None
+    etag: str | None = None
+    sha256: str | None = None  # of the bytes, like the other two
+    sha1: str | None = None
+    md5: str | None = None
+    last_modified_at: datetime | None = None
+    text_sha256: str | None = None  # of what it says, where the listing already knows that
+    is_folder: bool = False
+    unreadable: str | None = None  # why it could not be looked at this time, although it is listed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceContent:
+    """What an item is: bytes that are yet to be extracted, or text that is ready."""
+
+    url: str  # the document's address
+    data: bytes | None = field(default=None, repr=False)
+    markdown: str | None = field(default=None, repr=False)
+    title: str | None = None
+    filename: str | None = None
+    content_type: str | None = None
+    language: str | None = None
+    parent_url: str | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)
+    size_bytes: int = 0
+    original_sha256: str | None = None  # where the bytes are kept already
+    crawled_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Connectivity:
+    """Whether a source can be reached, and in one sentence why not."""
+
+    works: bool
+    message: str
+
+
+def hash_key(key: str) -> str:
+    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()

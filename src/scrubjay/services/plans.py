@@ -1,0 +1,361 @@
+"""Plans as doors see them: make, change, start, stop, look at and remove."""
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from datetime import datetime
+from typing import Any
+from urllib.parse import urlsplit
+
+from pydantic import ValidationError
+from sqlalchemy import ColumnElement
+
+from scrubjay.connectors.registry import connector_type
+from scrubjay.connectors.source import ConnectorType, Tools, secret_context
+from scrubjay.crawl.urls import parse_url
+from scrubjay.errors import Conflict, InvalidRequest, ScrubjayError, Unavailable
+from scrubjay.ingest.cleanup import mark_for_removal
+from scrubjay.jobs import control
+from scrubjay.jobs.schedule import validate_cron
+from scrubjay.model.clock import utc_now
+from scrubjay.model.job import Job, JobRequest, JobState
+from scrubjay.model.page import Page
+from scrubjay.model.patterns import UrlPattern
+from scrubjay.model.plan import (
+    DeletionSettings,
+    FilterSettings,
+    IngestionSettings,
+    Operation,
+    Plan,
+    PlanState,
+    RepositoryType,
+    ScheduleSettings,
+    Trigger,
+)
+from scrubjay.model.source import Connectivity
+from scrubjay.model.tenant import Principal, Scope
+from scrubjay.operations.begin import LOOK_KIND, begin_run
+from scrubjay.operations.enumeration_file import EnumerationFiles
+from scrubjay.operations.freshness import expected_staleness
+from scrubjay.operations.scheduler import PlanScheduler
+from scrubjay.operations.timing import first_due, next_due
+from scrubjay.services.access import require
+from scrubjay.services.jobs import JobService
+from scrubjay.storage.collections import Collections
+from scrubjay.storage.crawled_pages import CrawledPages
+from scrubjay.storage.database import Database
+from scrubjay.storage.documents import DocumentRow, Documents
+from scrubjay.storage.operations import Operations
+from scrubjay.storage.plans import PlanRow, Plans
+from scrubjay.storage.rules import IngestionRules
+from scrubjay.storage.site_memories import SiteMemories
+
+LOOK_SECONDS = 60.0
+MAX_LOOK = 10_000
+STOP_SECONDS = 5.0
+REMOVED_AT_ONCE = 200
+_POLL_SECONDS = 0.05
+_RANGES = {"max_drain_tasks": (1, 64), "retention_days": (0, 14)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanValues:
+    """What somebody may say about a plan; the rest is Scrubjay's own. Secrets come in the clear, and are sealed."""
+
+    name: str = "My crawl plan"
+    repository_type: str = RepositoryType.WEB
+    repository_settings: Mapping[str, Any]
+    ingestion_settings: IngestionSettings = field(default_factory=IngestionSettings)
+    schedule: ScheduleSettings = field(default_factory=ScheduleSettings)
+    filter: FilterSettings = field(default_factory=FilterSettings)
+    deletion: DeletionSettings = field(default_factory=DeletionSettings)
+    process_additions: bool = True
+    process_updates: bool = True
+    process_deletions: bool = False
+    max_drain_tasks: int = 8
+    retention_days: int = 7
+    is_active: bool = True
+
+
+class PlanService:
+    def __init__(
+        self, database: Database, tools: Tools, jobs: JobService, scheduler: PlanScheduler, files: EnumerationFiles
+    ) -> None:
+        self._database = database
+        self._tools = tools
+        self._jobs = jobs
+        self._scheduler = scheduler
+        self._files = files
+
+    async def create(self, principal: Principal, values: PlanValues) -> Plan:
+        """A new plan. It runs by itself as soon as it can, unless its schedule says otherwise."""
+        require(principal, Scope.WRITE)
+        plan = Plan(tenant_id=principal.tenant_id)
+        kind = await self._check(principal, values)
+        plan = replace(plan, **_own(values), repository_type=kind.name)
+        plan = replace(plan, repository_settings=self._sealed(plan, kind, values.repository_settings, {}))
+        if _lacks(kind, plan) is None:
+            plan = replace(plan, next_crawl_at=first_due(plan.schedule, plan.created_at))
+        async with self._database.writing() as connection:
+            return await Plans(connection).add(plan)
+
+    async def get(self, principal: Principal, plan_id: str) -> Plan:
+        require(principal, Scope.READ)
+        async with self._database.reading() as connection:
+            return await Plans(connection).get(principal.tenant_id, plan_id)
+
+    async def page(
+        self, principal: Principal, *, limit: int = 100, offset: int = 0, newest_first: bool = True
+    ) -> Page[Plan]:
+        require(principal, Scope.READ)
+        order: Sequence[ColumnElement[Any]] = [PlanRow.created_at.asc(), PlanRow.id.asc()]
+        if newest_first:
+            order = [PlanRow.created_at.desc(), PlanRow.id.desc()]
+        async with self._database.reading() as connection:
+            return await Plans(connection).page(
+                PlanRow.tenant_id == principal.tenant_id, limit=limit, offset=offset, order=order
+            )
+
+    async def find_by_name(self, principal: Principal, name: str) -> Plan | None:
+        """The newest plan of this name."""
+        require(principal, Scope.READ)
+        async with self._database.reading() as connection:
+            found = await Plans(connection).page(
+                PlanRow.tenant_id == principal.tenant_id,
+                PlanRow.name == name,
+                limit=1,
+                order=[PlanRow.created_at.desc()],
+            )
+        return found.items[0] if found.items else None
+
+    async def update(self, principal: Principal, plan_id: str, values: PlanValues) -> Plan:
+        """Everything that may be said of a plan, said anew. A secret that is not given stays what it was.
+
+        A run that is under way goes on as it was begun.
+        """
+        require(principal, Scope.WRITE)
+        plan = await self.get(principal, plan_id)
+        kind = await self._check(principal, values)
+        changed = replace(plan, **_own(values), repository_type=kind.name, updated_at=utc_now())
+        before = plan.repository_settings if plan.repository_type == kind.name else {}
+        settings = self._sealed(changed, kind, values.repository_settings, before)
+        changed = replace(changed, repository_settings=settings)
+        due = self._due(plan, changed, kind)
+        async with self._database.writing() as connection:
+            return await Plans(connection).update(
+                principal.tenant_id,
+                plan_id,
+                **{each.name: getattr(changed, each.name) for each in fields(PlanValues)},
+                updated_at=changed.updated_at,
+                next_crawl_at=due,
+            )
+
+    @staticmethod
+    def _due(before: Plan, changed: Plan, kind: ConnectorType) -> datetime | None:
+        """When the changed plan runs next: as its schedule says, counted from its last start."""
+        if _lacks(kind, changed) is not None:
+            return None
+        if before.last_crawl_start_at is None:
+            return first_due(changed.schedule, utc_now())
+        if before.schedule == changed.schedule and before.next_crawl_at is not None:
+            return before.next_crawl_at
+        return next_due(changed.schedule, before.last_crawl_start_at)
+
+    async def delete(self, principal: Principal, plan_id: str, *, with_documents: bool = False) -> None:
+        """Stop the plan and remove it, with its operations, its ledger and its files; its documents if asked to."""
+        require(principal, Scope.ADMIN)
+        plan = await self.get(principal, plan_id)
+        if with_documents:
+            await self._remove_documents(plan)
+        async with self._database.writing() as connection:
+            operation = await Operations(connection).of_plan(plan.id, plan.operation_id or "")
+            if operation is not None and operation.job_id is not None:
+                # By force: from here on, the run can commit nothing more.
+                await control.make_request(connection, plan.tenant_id, operation.job_id, JobRequest.CANCEL, force=True)
+            await CrawledPages(connection).remove_scope(plan.id)
+            await SiteMemories(connection).remove_scope(plan.id)
+            await Plans(connection).delete(plan.tenant_id, plan.id)
+        await asyncio.to_thread(self._files.remove_plan, plan.id)
+        await self._jobs.tell()
+
+    async def _remove_documents(self, plan: Plan) -> None:
+        while True:
+            async with self._database.writing() as connection:
+                found = await Documents(connection).page(
+                    DocumentRow.tenant_id == plan.tenant_id,
+                    DocumentRow.plan_id == plan.id,
+                    DocumentRow.is_purging.is_(False),
+                    limit=REMOVED_AT_ONCE,
+                )
+                await mark_for_removal(connection, found.items)
+            if not found.items:
+                return
+
+    async def start(self, principal: Principal, plan_id: str, *, confirm_deletions: bool = False) -> Operation:
+        """Run a plan now. With confirmed deletions, what is missing is deleted however much it is."""
+        require(principal, Scope.WRITE)
+        plan = await self.get(principal, plan_id)
+        kind = connector_type(plan.repository_type)
+        lacking = _lacks(kind, plan)
+        if lacking is not None:
+            raise InvalidRequest(f"{lacking} is needed to start the plan.", field=f"repository_settings.{lacking}")
+        async with self._database.writing() as connection:
+            operation = await begin_run(
+                connection, plan, Trigger.MANUAL, utc_now(), confirm_deletions=confirm_deletions
+            )
+        if operation is None:
+            raise Conflict(f"Plan '{plan_id}' is running already.")
+        await self._jobs.tell()
+        return operation
+
+    async def stop(self, principal: Principal, plan_id: str) -> Plan:
+        """Cancel the run that is under way, if there is one, and wait a moment for its end."""
+        require(principal, Scope.WRITE)
+        plan = await self.get(principal, plan_id)
+        async with self._database.reading() as connection:
+            operation = await Operations(connection).of_plan(plan.id, plan.operation_id or "")
+        if operation is not None and operation.job_id is not None:
+            job = await self._jobs.get(principal, operation.job_id)
+            if not job.is_finished:
+                await self._jobs.make_request(principal, job.id, JobRequest.CANCEL)
+        deadline = time.monotonic() + STOP_SECONDS
+        while plan.state is PlanState.RUNNING and time.monotonic() < deadline:
+            await self._scheduler.recover_plan(plan)
+            await asyncio.sleep(_POLL_SECONDS)
+            plan = await self.get(principal, plan_id)
+        return plan
+
+    async def check(self, principal: Principal, plan_id: str) -> Connectivity:
+        """Whether the plan's source can be reached."""
+        require(principal, Scope.WRITE)
+        plan = await self.get(principal, plan_id)
+        kind = connector_type(plan.repository_type)
+        lacking = _lacks(kind, plan)
+        if lacking is not None:
+            return Connectivity(False, f"{lacking} is not set.")
+        try:
+            connector = kind.open(plan, self._tools)
+        except ScrubjayError as error:
+            return Connectivity(False, error.message)
+        try:
+            return await connector.check()
+        finally:
+            await connector.close()
+
+    async def look(
+        self, principal: Principal, plan_id: str, *, limit: int = 100, skip: int = 0
+    ) -> list[dict[str, Any]]:
+        """The beginning of what a run would see. It is a job, which this waits for."""
+        require(principal, Scope.WRITE)
+        if limit < 1 or skip < 0 or limit + skip > MAX_LOOK:
+            raise InvalidRequest(f"At most {MAX_LOOK} objects can be looked at.", field="skip")
+        plan = await self.get(principal, plan_id)
+        lacking = _lacks(connector_type(plan.repository_type), plan)
+        if lacking is not None:
+            raise InvalidRequest(f"{lacking} is needed to list the source.", field=f"repository_settings.{lacking}")
+        payload = {"plan_id": plan_id, "limit": limit + skip}
+        job = await self._finished(principal, await self._jobs.submit(principal, LOOK_KIND, payload))
+        if job.state is not JobState.COMPLETED:
+            raise Conflict(job.error or "The source could not be listed.")
+        objects: list[dict[str, Any]] = list((job.result or {}).get("objects") or [])
+        return objects[skip : skip + limit]
+
+    async def _finished(self, principal: Principal, job: Job) -> Job:
+        deadline = time.monotonic() + LOOK_SECONDS
+        while not job.is_finished:
+            if time.monotonic() > deadline:
+                await self._jobs.make_request(principal, job.id, JobRequest.CANCEL)
+                raise Unavailable(f"The source was not listed within {LOOK_SECONDS:.0f} seconds.")
+            await asyncio.sleep(_POLL_SECONDS)
+            job = await self._jobs.get(principal, job.id)
+        return job
+
+    async def staleness(self, principal: Principal, plan_id: str) -> float:
+        """The share of a plan's documents that has probably changed at the source since it was looked at."""
+        plan = await self.get(principal, plan_id)
+        return await expected_staleness(self._database, plan.id, plan.last_complete_at, utc_now())
+
+    async def _check(self, principal: Principal, values: PlanValues) -> ConnectorType:
+        """InvalidRequest that names the field, for whatever is wrong with values."""
+        kind = connector_type(values.repository_type)
+        if not values.name.strip() or len(values.name) > 255 or not values.name.isprintable():
+            raise InvalidRequest("name must have 1 to 255 printable characters.", field="name")
+        for name, (least, most) in _RANGES.items():
+            if not least <= getattr(values, name) <= most:
+                raise InvalidRequest(f"{name} must be between {least} and {most}.", field=name)
+        self._check_settings(kind, values.repository_settings)
+        if values.schedule.cron is not None:
+            validate_cron(values.schedule.cron)
+        if values.schedule.requests_per_day is not None and kind.name != RepositoryType.WEB:
+            raise InvalidRequest("requests_per_day is for web sites only.", field="schedule.requests_per_day")
+        settings = values.ingestion_settings
+        async with self._database.reading() as connection:
+            if settings.collection_id is not None:
+                await Collections(connection).get(principal.tenant_id, settings.collection_id)
+            if settings.ingestion_rule_id is not None:
+                await IngestionRules(connection).get(principal.tenant_id, settings.ingestion_rule_id)
+        return kind
+
+    def _check_settings(self, kind: ConnectorType, settings: Mapping[str, Any]) -> None:
+        try:
+            kind.read_settings(settings)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(["repository_settings", *(str(part) for part in first["loc"])])
+            raise InvalidRequest(f"{where}: {first['msg'].removeprefix('Value error, ')}.", field=where) from error
+        for name in ("start_url", "url", "endpoint_url"):
+            if settings.get(name):
+                url = parse_url(str(settings[name]), field=f"repository_settings.{name}")
+                self._tools.crawler.network.guard.check_host(url.host)
+        for pattern in (*(settings.get("include_patterns") or ()), *(settings.get("exclude_patterns") or ())):
+            UrlPattern(pattern)
+
+    def _sealed(
+        self, plan: Plan, kind: ConnectorType, settings: Mapping[str, Any], before: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Settings as they are kept. What was sealed is kept only for the party that it was given for."""
+        sealed = {name: value for name, value in settings.items() if name not in kind.secrets and value is not None}
+        for name in kind.secrets:
+            given = settings.get(name)
+            if given:
+                secret = self._tools.crawler.secrets.seal(str(given), context=secret_context(plan.id, name))
+                sealed[name] = secret
+            elif given is None and before.get(name):
+                if _party(sealed) != _party(before):
+                    raise InvalidRequest(
+                        f"{name} must be given anew, because it would be sent to another host.",
+                        field=f"repository_settings.{name}",
+                    )
+                sealed[name] = before[name]
+        return sealed
+
+    async def counts(self, principal: Principal, plan_id: str) -> int:
+        """How many documents a plan has."""
+        await self.get(principal, plan_id)
+        async with self._database.reading() as connection:
+            return await Documents(connection).count(
+                DocumentRow.tenant_id == principal.tenant_id,
+                DocumentRow.plan_id == plan_id,
+                DocumentRow.deleted_at.is_(None),
+            )
+
+
+def _own(values: PlanValues) -> dict[str, Any]:
+    ours = ("repository_settings", "repository_type")
+    return {each.name: getattr(values, each.name) for each in fields(values) if each.name not in ours}
+
+
+def _lacks(kind: ConnectorType, plan: Plan) -> str | None:
+    """The first setting without which the plan cannot run."""
+    return next((name for name in kind.required if not plan.repository_settings.get(name)), None)
+
+
+def _party(settings: Mapping[str, Any]) -> tuple[Any, ...]:
+    """To whom a secret goes: the origin of the address, and whoever stands in between."""
+    addresses = (settings.get(name) for name in ("start_url", "url", "endpoint_url"))
+    return (
+        *(urlsplit(str(address or ""))[:2] for address in addresses),
+        settings.get("bucket"),
+        settings.get("proxy_id"),
+    )
