@@ -363,6 +363,7 @@ def _ledger_entry(family: Family) -> LedgerEntry:
         content_sha1="1" * 40,
         content_md5="5" * 32,
         text_sha256=new_hash(),
+        fingerprint=new_hash(),
         error=UNICODE,
         seen_count=1,
         change_count=2,

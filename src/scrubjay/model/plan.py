@@ -57,12 +57,12 @@ class WebSettings(Frozen):
 
     start_url: str | None = None
     authentication_type: WebAuthType = WebAuthType.NONE
-    username: str | None = None
+    username: Annotated[str, Field(max_length=200)] | None = None
     password: str | None = None
-    api_key_header: str | None = None
+    api_key_header: Annotated[str, Field(max_length=200, pattern=r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")] | None = None
     api_key_value: str | None = None
     bearer_token: str | None = None
-    user_agent: str = "scrubjay"
+    user_agent: Annotated[str, Field(min_length=1, max_length=500)] = "scrubjay"
     use_headless_browser: bool = False
     follow_links: bool = True
     follow_redirects: bool = True
@@ -225,6 +225,7 @@ class LedgerEntry:
     content_sha1: str | None = None
     content_md5: str | None = None
     text_sha256: str | None = None  # of what it says, where the listing knows that
+    fingerprint: str | None = None  # of all of these, as `SourceItem.fingerprint` makes it
     error: str | None = None
     seen_count: int = 0
     change_count: int = 0

@@ -1,9 +1,9 @@
 """What sources have: the items that a listing names, and the content behind them."""
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from hashlib import blake2b, sha256
 from typing import Any
 
 
@@ -23,6 +23,18 @@ class SourceItem:
     text_sha256: str | None = None  # of what it says, where the listing already knows that
     is_folder: bool = False
     unreadable: str | None = None  # why it could not be looked at this time, although it is listed
+
+    @property
+    def fingerprint(self) -> str:
+        """Everything that tells whether it changed, as one word: the same word means that nothing did."""
+        if self.text_sha256 is not None:
+            return self.text_sha256
+        modified = self.last_modified_at
+        told = (
+            f"{self.content_length}|{self.etag}|{self.sha256}|{self.sha1}|{self.md5}|"
+            f"{None if modified is None else modified.timestamp()}"
+        )
+        return blake2b(told.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,4 +64,4 @@ class Connectivity:
 
 
 def hash_key(key: str) -> str:
-    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
+    return sha256(key.encode("utf-8", "surrogatepass")).hexdigest()

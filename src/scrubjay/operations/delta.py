@@ -1,80 +1,81 @@
 """What was added, changed or is missing: a sorted listing beside the ledger. Step 6 of a page's journey.
 
-Both come in the order of the keys' hashes, so that neither is ever in memory as a whole. What did not change is only
-counted.
+Both come in the order of the keys' hashes, so that neither is ever in memory as a whole. Where the fingerprints are
+the same, nothing changed, and nothing more is read; where they differ, the precedence of spec 000 §5.2.3 decides.
 """
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from scrubjay.model.plan import Change, Fate
-from scrubjay.operations.listing import (
-    ETAG,
-    HASH,
-    LENGTH,
-    MD5,
-    MODIFIED,
-    SHA1,
-    SHA256,
-    TEXT,
-    UNREADABLE,
-    Row,
-)
+from scrubjay.model.plan import Change, Fate, LedgerEntry
+from scrubjay.model.source import SourceItem
+from scrubjay.operations.listing import FINGERPRINT, HASH, Row, item_of
 from scrubjay.storage.ledger import LedgerState
 
-_HAS_DOCUMENT = frozenset({Fate.PRESENT, Fate.FAILED, Fate.MISSING})
+NEW_AT_ONCE = 1000
+PRESENT, RETIRED = Fate.PRESENT.value, Fate.RETIRED.value
+
+Recall = Callable[[Collection[str]], Awaitable[Mapping[str, LedgerEntry]]]
 
 
 @dataclass(slots=True)
 class Findings:
     """What a part of the ledger and the listing has to say."""
 
-    changes: list[tuple[Change, Row]] = field(default_factory=list)
+    changes: list[tuple[Change, SourceItem]] = field(default_factory=list)
     missing: list[LedgerState] = field(default_factory=list)
     returned: list[str] = field(default_factory=list)  # were missing, and are there again as they were
     unchanged: list[str] = field(default_factory=list)
     unreadable: int = 0
     known: int = 0  # keys of the ledger that have documents
+    doubtful: list[tuple[Row, LedgerState]] = field(default_factory=list)  # other fingerprints; not yet decided
 
 
-def is_changed(row: Row, known: LedgerState) -> bool:
+def is_changed(item: SourceItem, known: LedgerEntry) -> bool:
     """By the precedence of spec 000 §5.2.3; where both know what the text says, that decides alone."""
-    if row[TEXT] is not None and known.text_sha256 is not None:
-        return row[TEXT] != known.text_sha256
-    if row[LENGTH] != known.content_length:
+    if item.text_sha256 is not None and known.text_sha256 is not None:
+        return item.text_sha256 != known.text_sha256
+    if item.content_length != known.content_length:
         return True
-    for place, before in (
-        (ETAG, known.etag),
-        (SHA256, known.content_sha256),
-        (SHA1, known.content_sha1),
-        (MD5, known.content_md5),
-    ):
-        if before is not None and row[place] is not None and row[place] != before:
-            return True
-    modified, before_modified = row[MODIFIED], known.last_modified_at
-    return modified is not None and before_modified is not None and modified != before_modified.isoformat()
+    told = (
+        (item.etag, known.etag),
+        (item.sha256, known.content_sha256),
+        (item.sha1, known.content_sha1),
+        (item.md5, known.content_md5),
+        (item.last_modified_at, known.last_modified_at),
+    )
+    return any(now is not None and before is not None and now != before for now, before in told)
 
 
-async def compare(rows: Iterator[Row], pages: AsyncIterator[Sequence[LedgerState]]) -> AsyncIterator[Findings]:
-    """The differences, a page of the ledger at a time."""
+async def compare(
+    rows: Iterator[Row], pages: AsyncIterator[Sequence[LedgerState]], recall: Recall
+) -> AsyncIterator[Findings]:
+    """The differences, a page of the ledger at a time. `recall` gives entries of the ledger as a whole."""
     row = next(rows, None)
     async for page in pages:
         found = Findings()
         for known in page:
-            while row is not None and row[HASH] < known.key_hash:
+            key_hash, fate, _, fingerprint = known
+            while row is not None and row[HASH] < key_hash:
                 _note_new(found, row)
                 row = next(rows, None)
-            if row is not None and row[HASH] == known.key_hash:
-                _note_known(found, row, known)
-                row = next(rows, None)
-            elif known.fate in _HAS_DOCUMENT:
+            if row is None or row[HASH] != key_hash:
+                if fate != RETIRED:
+                    found.known += 1
+                    found.missing.append(known)
+                continue
+            if fingerprint == row[FINGERPRINT] and fate == PRESENT:  # most of them: written out, to be quick
                 found.known += 1
-                found.missing.append(known)
+                found.unchanged.append(key_hash)
+            else:
+                _note_known(found, row, known)
+            row = next(rows, None)
+        await _decide(found, recall)
         yield found
     found = Findings()
     while row is not None:
         _note_new(found, row)
-        if len(found.changes) >= 1000:
+        if len(found.changes) >= NEW_AT_ONCE:
             yield found
             found = Findings()
         row = next(rows, None)
@@ -82,25 +83,43 @@ async def compare(rows: Iterator[Row], pages: AsyncIterator[Sequence[LedgerState
 
 
 def _note_new(found: Findings, row: Row) -> None:
-    if row[UNREADABLE] is None:
-        found.changes.append((Change.ADDED, row))
-    else:
+    if row[FINGERPRINT] is None:
         found.unreadable += 1
+    else:
+        found.changes.append((Change.ADDED, item_of(row)))
 
 
 def _note_known(found: Findings, row: Row, known: LedgerState) -> None:
-    fate = known.fate
-    if fate in _HAS_DOCUMENT:
-        found.known += 1
-    if row[UNREADABLE] is not None:
+    _, fate, _, fingerprint = known
+    found.known += fate != RETIRED
+    if row[FINGERPRINT] is None:
         found.unreadable += 1
-    elif fate is Fate.RETIRED:
-        found.changes.append((Change.ADDED, row))
-    elif is_changed(row, known):
-        found.changes.append((Change.CHANGED, row))
-    elif fate is Fate.FAILED:
-        found.changes.append((Change.ADDED, row))  # tried again, although it is as it was
+    elif fate == RETIRED:
+        found.changes.append((Change.ADDED, item_of(row)))
+    elif row[FINGERPRINT] == fingerprint:
+        _note_same(found, row, known)
     else:
-        found.unchanged.append(known.key_hash)
-        if fate is Fate.MISSING:
-            found.returned.append(known.key_hash)
+        found.doubtful.append((row, known))
+
+
+def _note_same(found: Findings, row: Row, known: LedgerState) -> None:
+    key_hash, fate, *_ = known
+    if fate == Fate.FAILED:
+        found.changes.append((Change.ADDED, item_of(row)))  # tried again, although it is as it was
+        return
+    found.unchanged.append(key_hash)
+    if fate == Fate.MISSING:
+        found.returned.append(key_hash)
+
+
+async def _decide(found: Findings, recall: Recall) -> None:
+    if not found.doubtful:
+        return
+    entries = await recall({row[HASH] for row, _ in found.doubtful})
+    for row, known in found.doubtful:
+        item = item_of(row)
+        if is_changed(item, entries[row[HASH]]):
+            found.changes.append((Change.CHANGED, item))
+        else:
+            _note_same(found, row, known)
+    found.doubtful = []

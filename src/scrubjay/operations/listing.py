@@ -1,35 +1,30 @@
-"""A listing in the order of its keys' hashes, however long it is: what is too much for memory waits in files."""
+"""A listing in the order of its keys' hashes, however long it is: what is too much for memory waits in a file.
+
+Hashes are spread evenly, so that a long listing is sorted in parts that each begin with the same two digits.
+"""
 
 import asyncio
-import heapq
 import marshal
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack
-from datetime import datetime
+from datetime import UTC, datetime
 from operator import itemgetter
 from pathlib import Path
 from typing import IO, Final
 
 from scrubjay.model.source import SourceItem
 
-IN_MEMORY = 100_000
-BLOCK = 2_000
+IN_MEMORY = 50_000
+PREFIX = 2
+PARTS = tuple(f"{number:02x}" for number in range(256))
 
-# hash, key, content type, length, ETag, SHA-256, SHA-1, MD5, modified (ISO), SHA-256 of the text, why unreadable
-Row = tuple[
-    str, str, str | None, int | None, str | None, str | None, str | None, str | None, str | None, str | None, str | None
-]
+# The hash of a key, its fingerprint (nothing for what cannot be read), and all of the item, packed: of most items
+# nobody wants to know more than the first two.
+Row = tuple[str, str | None, bytes]
 HASH: Final = 0
-LENGTH: Final = 3
-ETAG: Final = 4
-SHA256: Final = 5
-SHA1: Final = 6
-MD5: Final = 7
-MODIFIED: Final = 8
-TEXT: Final = 9
-UNREADABLE: Final = 10
-by_hash = itemgetter(HASH)
+FINGERPRINT: Final = 1
+PACKED: Final = 2
+_by_hash = itemgetter(HASH)
 
 
 class SortedListing:
@@ -38,60 +33,75 @@ class SortedListing:
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder
         self._rows: list[Row] = []
-        self._files: list[IO[bytes]] = []
-        self._stack = ExitStack()
+        self._file: IO[bytes] | None = None
+        self._places: dict[str, list[int]] = {part: [] for part in PARTS}  # where a part's rows are in the file
         self.count = 0
 
-    async def add(self, item: SourceItem) -> None:
+    def add(self, item: SourceItem) -> bool:
+        """Take an item; true when there are so many that they should be `spilled`."""
         self._rows.append(_row(item))
         self.count += 1
-        if len(self._rows) >= IN_MEMORY:
-            rows, self._rows = self._rows, []
-            file = self._stack.enter_context(tempfile.TemporaryFile(dir=self._folder))  # noqa: SIM115 - it is
-            self._files.append(file)
-            await asyncio.to_thread(_write, file, rows)
+        return len(self._rows) >= IN_MEMORY
+
+    async def spill(self) -> None:
+        """Put what is in memory into the file."""
+        rows, self._rows = self._rows, []
+        await asyncio.to_thread(self._write, rows)
+
+    def _write(self, rows: list[Row]) -> None:
+        if self._file is None:
+            self._file = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115 - closed by `close`
+        parts: dict[str, list[Row]] = {part: [] for part in PARTS}
+        for row in rows:
+            parts[row[HASH][:PREFIX]].append(row)
+        for part, own in parts.items():
+            if own:
+                self._places[part].append(self._file.tell())
+                marshal.dump(own, self._file)
 
     def rows(self) -> Iterator[Row]:
-        self._rows.sort(key=by_hash)
         last = ""
-        for row in heapq.merge(*(_read(file) for file in self._files), iter(self._rows), key=by_hash):
-            if row[HASH] != last:
-                last = row[HASH]
-                yield row
+        for part in self._parts():
+            part.sort(key=_by_hash)
+            for row in part:
+                if row[HASH] != last:
+                    last = row[HASH]
+                    yield row
+
+    def _parts(self) -> Iterator[list[Row]]:
+        if self._file is None:
+            yield self._rows
+            return
+        self._write(self._rows)
+        self._rows = []
+        for places in self._places.values():
+            part: list[Row] = []
+            for place in places:
+                self._file.seek(place)
+                part += marshal.load(self._file)  # noqa: S302 - a file without a name, that this process wrote
+            yield part
 
     def close(self) -> None:
-        self._stack.close()
+        if self._file is not None:
+            self._file.close()
 
 
 def _row(item: SourceItem) -> Row:
     modified = item.last_modified_at
-    return (
-        item.key_hash, item.key, item.content_type, item.content_length, item.etag, item.sha256, item.sha1, item.md5,
-        None if modified is None else modified.isoformat(), item.text_sha256, item.unreadable,
+    packed = marshal.dumps(
+        (
+            item.key, item.content_type, item.content_length, item.etag, item.sha256, item.sha1, item.md5,
+            None if modified is None else modified.timestamp(), item.text_sha256, item.unreadable,
+        )
     )  # fmt: skip
+    return item.key_hash, None if item.unreadable is not None else item.fingerprint, packed
 
 
 def item_of(row: Row) -> SourceItem:
-    key_hash, key, content_type, length, etag, sha256, sha1, md5, modified, text, unreadable = row
+    packed = marshal.loads(row[PACKED])  # noqa: S302 - what this process packed
+    key, content_type, length, etag, sha256, sha1, md5, modified, text, unreadable = packed
     return SourceItem(
-        key_hash=key_hash, key=key, content_type=content_type, content_length=length, etag=etag, sha256=sha256,
-        sha1=sha1, md5=md5, last_modified_at=None if modified is None else datetime.fromisoformat(modified),
+        key_hash=row[HASH], key=key, content_type=content_type, content_length=length, etag=etag, sha256=sha256,
+        sha1=sha1, md5=md5, last_modified_at=None if modified is None else datetime.fromtimestamp(modified, UTC),
         text_sha256=text, unreadable=unreadable,
     )  # fmt: skip
-
-
-def _write(file: IO[bytes], rows: list[Row]) -> None:
-    rows.sort(key=by_hash)
-    for start in range(0, len(rows), BLOCK):
-        marshal.dump(rows[start : start + BLOCK], file)
-    file.seek(0)
-
-
-def _read(file: IO[bytes]) -> Iterator[Row]:
-    file.seek(0)
-    while True:
-        try:
-            block = marshal.load(file)  # noqa: S302 - a file without a name, that this process wrote
-        except EOFError:
-            return
-        yield from block

@@ -234,6 +234,7 @@ class Retrieval:
             content_sha1=item.content_sha1,
             content_md5=item.content_md5,
             text_sha256=item.text_sha256,
+            fingerprint=source_item(item).fingerprint,
             error=settled.error,
             seen_count=entry.seen_count + 1,
             missing_runs=0,

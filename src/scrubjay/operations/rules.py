@@ -58,7 +58,7 @@ def chunking_of(rule: IngestionRule) -> Mapping[str, Any] | None:
     size = int(said.get("fixedtokencount") or 256)
     overlap = said.get("overlapcount")
     if overlap is None and said.get("overlappercentage") is not None:
-        overlap = int(size * float(said["overlappercentage"]) / 100)
+        overlap = int(size * float(said["overlappercentage"]))  # a share, whatever it is called
     options: dict[str, Any] = {"strategy": strategy.value, "chunk_size": size, "overlap": int(overlap or 0)}
     options["min_size"] = min(50, size)
     if said.get("rowgroupsize") is not None:

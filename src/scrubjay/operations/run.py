@@ -5,7 +5,7 @@ ledger. So a run that is stopped or killed goes on where it was. The ledger alon
 did not see its whole source deletes nothing.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,14 +29,24 @@ from scrubjay.errors import (
 from scrubjay.jobs.context import JobContext
 from scrubjay.jobs.kinds import JobKind
 from scrubjay.model.clock import utc_now
-from scrubjay.model.plan import Change, Fate, Operation, OperationItem, OperationState, Plan, Trigger, WorkState
+from scrubjay.model.plan import (
+    Change,
+    Fate,
+    LedgerEntry,
+    Operation,
+    OperationItem,
+    OperationState,
+    Plan,
+    Trigger,
+    WorkState,
+)
 from scrubjay.model.source import SourceItem
 from scrubjay.operations.begin import KIND, LOOK_KIND
 from scrubjay.operations.delta import Findings, compare
 from scrubjay.operations.enumeration_file import EnumerationFiles, describe_item
 from scrubjay.operations.filters import is_system_file, matches_filter
 from scrubjay.operations.freshness import choose_keys
-from scrubjay.operations.listing import Row, SortedListing, item_of
+from scrubjay.operations.listing import SortedListing
 from scrubjay.operations.retrieval import Parts, Retrieval
 from scrubjay.operations.rules import read_destination
 from scrubjay.operations.timing import SLICES_PER_DAY
@@ -175,7 +185,8 @@ class _Run:
                     size += item.content_length or 0
                     if not matches_filter(item, self._plan.filter):
                         continue
-                await listing.add(item)
+                if listing.add(item):
+                    await listing.spill()
         return objects, size
 
     async def _items(self, connector: Any) -> AsyncGenerator[SourceItem]:
@@ -198,11 +209,11 @@ class _Run:
         async with self._context.transaction() as connection:
             await OperationItems(connection).clear(self._operation.id)
         known = fresh = unchanged = unreadable = 0
-        async for found in compare(listing.rows(), self._ledger_pages()):
+        async for found in compare(listing.rows(), self._ledger_pages(), self._recall):
             known += found.known
             unchanged += len(found.unchanged)
             unreadable += found.unreadable
-            fresh += sum(1 for state in found.missing if state.missing_runs == 0)
+            fresh += sum(1 for _, _, missing_runs, _ in found.missing if missing_runs == 0)
             await self._note_findings(found, may_delete=complete or self._is_partial)
             await self._context.checkpoint()
         if unreadable:
@@ -221,10 +232,14 @@ class _Run:
             if not page:
                 return
             yield page
-            after = page[-1].key_hash
+            after = page[-1][0]
+
+    async def _recall(self, hashes: Collection[str]) -> Mapping[str, LedgerEntry]:
+        async with self._runs.parts.database.reading() as connection:
+            return await Ledger(connection).by_hashes(self._plan.id, hashes)
 
     async def _note_findings(self, found: Findings, *, may_delete: bool) -> None:
-        rows = [self._work(change, row) for change, row in found.changes]
+        rows = [self._work(change, item) for change, item in found.changes]
         missing = found.missing if may_delete else []
         if not (rows or missing or found.returned or (self._is_partial and found.unchanged)):
             return
@@ -233,11 +248,11 @@ class _Run:
             await ledger.set_fate(self._plan.id, found.returned, Fate.PRESENT, missing_runs=0)
             if self._is_partial:
                 await ledger.note_unchanged(self._plan.id, found.unchanged, utc_now())
-            entries = await ledger.by_hashes(self._plan.id, {state.key_hash for state in missing})
-            for state in missing:
-                entry = entries[state.key_hash]
+            entries = await ledger.by_hashes(self._plan.id, {key_hash for key_hash, *_ in missing})
+            for key_hash, _, missing_runs, _ in missing:
+                entry = entries[key_hash]
                 # Missing for the first time: whether that is believed depends on how many are.
-                first = state.missing_runs == 0 or state.missing_runs < self._plan.deletion.grace_runs
+                first = missing_runs == 0 or missing_runs < self._plan.deletion.grace_runs
                 rows.append(
                     OperationItem(
                         operation_id=self._operation.id,
@@ -256,8 +271,7 @@ class _Run:
                 )
             await OperationItems(connection).add_many(rows)
 
-    def _work(self, change: Change, row: Row) -> OperationItem:
-        item = item_of(row)
+    def _work(self, change: Change, item: SourceItem) -> OperationItem:
         return OperationItem(
             operation_id=self._operation.id,
             key_hash=item.key_hash,

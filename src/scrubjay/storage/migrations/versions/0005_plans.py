@@ -22,10 +22,13 @@ def upgrade() -> None:
     op.add_column("crawl_operations", sa.Column("objects_withheld", types.BIG, nullable=False, server_default="0"))
     op.add_column("crawl_operations", sa.Column("trigger", sa.String(24), nullable=False, server_default="manual"))
     op.add_column("crawl_operations", sa.Column("is_complete", sa.Boolean(), nullable=False, server_default=sa.false()))
-    for column in ("content_sha1", "content_md5", "text_sha256"):
+    for column in ("content_sha1", "content_md5", "text_sha256", "fingerprint"):
         op.add_column("ledger", sa.Column(column, sa.String(64), nullable=True))
     op.add_column("ledger", sa.Column("unchanged_seconds", sa.Double(), nullable=False, server_default="0"))
     op.add_column("ledger", sa.Column("change_intervals", sa.JSON(), nullable=False, server_default=EMPTY_LIST))
+    op.create_index(
+        "ix_ledger_delta", "ledger", ["plan_id", "key_hash", "fate", "missing_runs", "fingerprint"], unique=False
+    )
     op.create_table(
         "operation_items",
         sa.Column("operation_id", sa.String(32), nullable=False),
@@ -71,7 +74,15 @@ def upgrade() -> None:
 def downgrade() -> None:
     op.drop_table("turns")
     op.drop_table("operation_items")
-    for column in ("change_intervals", "unchanged_seconds", "text_sha256", "content_md5", "content_sha1"):
+    op.drop_index("ix_ledger_delta", "ledger")
+    for column in (
+        "change_intervals",
+        "unchanged_seconds",
+        "fingerprint",
+        "text_sha256",
+        "content_md5",
+        "content_sha1",
+    ):
         op.drop_column("ledger", column)
     for column in ("is_complete", "trigger", "objects_withheld", "objects_unchanged"):
         op.drop_column("crawl_operations", column)
