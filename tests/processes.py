@@ -21,7 +21,10 @@ STOP_SECONDS = 30
 def environment(settings: Settings) -> dict[str, str]:
     """The environment of a process that is to have these settings; the data folder is given as an option."""
     chosen = settings.model_dump(exclude_unset=True, exclude_none=True, exclude={"home"})
-    return os.environ | {f"SCRUBJAY_{name.upper()}": str(value) for name, value in chosen.items()}
+    texts = {
+        name: ",".join(map(str, value)) if isinstance(value, tuple) else str(value) for name, value in chosen.items()
+    }
+    return os.environ | {f"SCRUBJAY_{name.upper()}": text for name, text in texts.items()}
 
 
 class WorkerProcesses:

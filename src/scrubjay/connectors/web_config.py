@@ -5,7 +5,7 @@ from typing import Any
 
 from scrubjay.crawl.fetcher import is_secret_header
 from scrubjay.crawl.urls import parse_url
-from scrubjay.model.crawl_spec import CrawlAuth, CrawlSpec, Extent, read_spec
+from scrubjay.model.crawl_spec import CrawlSpec, Extent, read_spec
 from scrubjay.model.crawling import CrawlConfig
 from scrubjay.model.plan import WebAuthType, WebSettings
 from scrubjay.storage.secrets import SecretBox
@@ -86,9 +86,9 @@ def secret_name(settings: WebSettings) -> str | None:
     }.get(settings.authentication_type)
 
 
-def _auth(settings: WebSettings, secret: str | None) -> CrawlAuth | None:
+def _auth(settings: WebSettings, secret: str | None) -> dict[str, str | None] | None:
     if settings.authentication_type is WebAuthType.NONE:
         return None
     kinds = {WebAuthType.BASIC: "basic", WebAuthType.API_KEY: "api_key", WebAuthType.BEARER_TOKEN: "bearer"}
     name = settings.username if settings.authentication_type is WebAuthType.BASIC else settings.api_key_header
-    return CrawlAuth.model_validate({"type": kinds[settings.authentication_type], "name": name, "secret": secret or ""})
+    return {"type": kinds[settings.authentication_type], "name": name, "secret": secret or ""}

@@ -54,6 +54,7 @@ async def compare(
     row = next(rows, None)
     async for page in pages:
         found = Findings()
+        same: list[str] = []
         for known in page:
             key_hash, fate, _, fingerprint = known
             while row is not None and row[HASH] < key_hash:
@@ -64,12 +65,13 @@ async def compare(
                     found.known += 1
                     found.missing.append(known)
                 continue
-            if fingerprint == row[FINGERPRINT] and fate == PRESENT:  # most of them: written out, to be quick
-                found.known += 1
-                found.unchanged.append(key_hash)
+            if fingerprint == row[FINGERPRINT] and fate == PRESENT:
+                same.append(key_hash)  # most of them: written out, to be quick
             else:
                 _note_known(found, row, known)
             row = next(rows, None)
+        found.known += len(same)
+        found.unchanged += same
         await _decide(found, recall)
         yield found
     found = Findings()
