@@ -5,6 +5,7 @@ from typing import Any
 
 from scrubjay.crawl.fetcher import is_secret_header
 from scrubjay.crawl.urls import parse_url
+from scrubjay.model.chunking import ChunkingOptions
 from scrubjay.model.crawl_spec import CrawlSpec, Extent, read_spec
 from scrubjay.model.crawling import CrawlConfig
 from scrubjay.model.plan import WebAuthType, WebSettings
@@ -39,6 +40,19 @@ def describe_config(config: CrawlConfig, secrets: SecretBox, **values: Any) -> d
         "max_redirects": config.max_redirects,
     }
     return {**described, **{name: value for name, value in values.items() if value is not None}}
+
+
+def chunking_of_config(config: CrawlConfig) -> ChunkingOptions:
+    """How a config has pages cut; its `sliding_window` follows the structure of the page as well."""
+    strategy = "structure" if config.chunking_strategy == "sliding_window" else config.chunking_strategy
+    return ChunkingOptions.model_validate(
+        {
+            "strategy": strategy,
+            "chunk_size": config.chunk_size,
+            "overlap": min(config.chunk_overlap, config.chunk_size - 1),
+            "min_size": config.min_chunk_size,
+        }
+    )
 
 
 def spec_of_plan(

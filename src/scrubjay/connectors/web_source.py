@@ -160,7 +160,8 @@ class WebSource:
                     stored = await CrawlConfigs(connection).get(plan.tenant_id, settings.crawl_config_id)
             except NotFound as error:
                 raise JobFailedForGood(error.message) from error
-            config = describe_config(stored, secrets)
+            # A config without a depth is for single pages; the plan knows how deep its site goes.
+            config = describe_config(stored, secrets, max_depth=stored.max_depth or settings.max_depth)
         return spec_of_plan(settings, secret, config, keep_originals=plan.ingestion_settings.store_original)
 
 

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -28,8 +29,22 @@ async def begin_run(
         Job(
             tenant_id=plan.tenant_id,
             kind=KIND,
-            payload={"plan_id": plan.id, "operation_id": operation.id, "confirm_deletions": confirm_deletions},
+            payload={
+                "plan_id": plan.id,
+                "operation_id": operation.id,
+                "confirm_deletions": confirm_deletions,
+                **_description(plan),
+            },
             priority=JobPriority.NORMAL,
         ),
     )
     return await Operations(connection).add(replace(operation, job_id=job.id))
+
+
+def _description(plan: Plan) -> dict[str, Any]:
+    """What whoever looks at the job wants to know; the run itself asks the plan."""
+    settings = plan.repository_settings
+    spec = {"start_urls": [settings["start_url"]]} if settings.get("start_url") else {}
+    if settings.get("max_depth"):
+        spec["max_depth"] = settings["max_depth"]
+    return {"spec": spec, "collection_id": plan.ingestion_settings.collection_id}

@@ -3,11 +3,13 @@
 from collections.abc import Mapping
 from typing import Any
 
+from scrubjay.connectors.web_config import chunking_of_config
 from scrubjay.errors import InvalidRequest, NotFound
 from scrubjay.model.chunking import ChunkStrategy, read_chunking
 from scrubjay.model.content import IngestionRule
 from scrubjay.model.destination import Destination
 from scrubjay.model.plan import Plan
+from scrubjay.storage.configs import CrawlConfigs
 from scrubjay.storage.database import Database
 from scrubjay.storage.rules import IngestionRules
 
@@ -33,7 +35,7 @@ async def read_destination(database: Database, plan: Plan) -> tuple[Destination,
     """Where the plan's documents go, and the rule that says so."""
     settings = plan.ingestion_settings
     if settings.ingestion_rule_id is None:
-        return Destination.to(settings.collection_id), None
+        return Destination.to(settings.collection_id, chunking=await _config_chunking(database, plan)), None
     try:
         async with database.reading() as connection:
             rule = await IngestionRules(connection).get(plan.tenant_id, settings.ingestion_rule_id)
@@ -43,6 +45,16 @@ async def read_destination(database: Database, plan: Plan) -> tuple[Destination,
         Destination.to(settings.collection_id or rule.collection_id, rule.labels, chunking_of(rule)),
         rule.id,
     )
+
+
+async def _config_chunking(database: Database, plan: Plan) -> Mapping[str, Any] | None:
+    """How the crawl config that a plan names has pages cut."""
+    config_id = plan.repository_settings.get("crawl_config_id")
+    if config_id is None:
+        return None
+    async with database.reading() as connection:
+        config = await CrawlConfigs(connection).get(plan.tenant_id, str(config_id))
+    return chunking_of_config(config).model_dump(mode="json", exclude_defaults=True)
 
 
 def chunking_of(rule: IngestionRule) -> Mapping[str, Any] | None:

@@ -14,12 +14,12 @@ from scrubjay.crawl.fetcher import FetchRequest
 from scrubjay.crawl.proxies import ProxyPool, ProxyServer
 from scrubjay.crawl.urls import normalize_url, parse_url
 from scrubjay.errors import InvalidRequest, NotFound, ScrubjayError
-from scrubjay.model.chunking import ChunkingOptions
 from scrubjay.model.clock import utc_now
 from scrubjay.model.crawling import CrawlConfig, HostSettings, Proxy
 from scrubjay.model.page import Page
-from scrubjay.model.plan import IngestionSettings, Plan, RepositoryType, ScheduleSettings
+from scrubjay.model.plan import IngestionSettings, IntervalType, Plan, RepositoryType, ScheduleSettings
 from scrubjay.model.tenant import Principal, Scope
+from scrubjay.operations.timing import next_due
 from scrubjay.services.access import require
 from scrubjay.storage.collections import Collections
 from scrubjay.storage.configs import CrawlConfigs
@@ -196,14 +196,20 @@ class CrawlSettingsService:
         start_url = normalize_url(url_pattern)
         check_cron(schedule_cron)
         await self._check_parts(principal, crawl_config_id, collection_id)
+        settings = {"start_url": start_url, "restrict_to_child_urls": False, "restrict_to_subdomain": True}
+        if crawl_config_id is not None:
+            settings["crawl_config_id"] = crawl_config_id
+        schedule = _schedule(schedule_cron)
         plan = Plan(
             tenant_id=principal.tenant_id,
             name=name,
             repository_type=RepositoryType.WEB,
-            repository_settings={"start_url": start_url, "crawl_config_id": crawl_config_id},
+            repository_settings=settings,
             ingestion_settings=IngestionSettings(collection_id=collection_id),
-            schedule=ScheduleSettings(cron=schedule_cron),
+            schedule=schedule,
+            process_deletions=True,
             is_active=is_active,
+            next_crawl_at=next_due(schedule, utc_now()),
         )
         async with self._database.writing() as connection:
             return await Plans(connection).add(plan)
@@ -241,6 +247,8 @@ class CrawlSettingsService:
         cron = changes.get("schedule_cron", plan.schedule.cron)
         check_cron(cron)
         await self._check_parts(principal, settings.get("crawl_config_id"), collection_id)
+        schedule = plan.schedule if cron == plan.schedule.cron else _schedule(cron)
+        due = plan.next_crawl_at if schedule == plan.schedule else next_due(schedule, utc_now())
         async with self._database.writing() as connection:
             return await Plans(connection).update(
                 principal.tenant_id,
@@ -249,15 +257,15 @@ class CrawlSettingsService:
                 is_active=changes.get("is_active", plan.is_active),
                 repository_settings=settings,
                 ingestion_settings=plan.ingestion_settings.model_copy(update={"collection_id": collection_id}),
-                schedule=plan.schedule.model_copy(update={"cron": cron}),
+                schedule=schedule,
+                next_crawl_at=due,
                 updated_at=utc_now(),
             )
 
-    async def delete_source(self, principal: Principal, source_id: str) -> None:
-        require(principal, Scope.WRITE)
-        await self.source(principal, source_id)
-        async with self._database.writing() as connection:
-            await Plans(connection).delete(principal.tenant_id, source_id)
+
+def _schedule(cron: str | None) -> ScheduleSettings:
+    """A source without a cron expression is crawled when somebody asks for it."""
+    return ScheduleSettings(interval_type=IntervalType.ONE_TIME, cron=cron)
 
 
 def check_cron(expression: str | None) -> None:
@@ -265,19 +273,6 @@ def check_cron(expression: str | None) -> None:
         return
     if len(expression.split()) != CRON_FIELDS or len(expression) > 200 or not croniter.is_valid(expression):
         raise InvalidRequest("schedule_cron must be a cron expression of five fields.", field="schedule_cron")
-
-
-def chunking_of(config: CrawlConfig) -> ChunkingOptions:
-    """How a config has pages cut; its `sliding_window` follows the structure of the page as well."""
-    strategy = "structure" if config.chunking_strategy == "sliding_window" else config.chunking_strategy
-    return ChunkingOptions.model_validate(
-        {
-            "strategy": strategy,
-            "chunk_size": config.chunk_size,
-            "overlap": min(config.chunk_overlap, config.chunk_size - 1),
-            "min_size": config.min_chunk_size,
-        }
-    )
 
 
 def _check_host(host: str) -> str:

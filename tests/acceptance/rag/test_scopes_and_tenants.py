@@ -45,7 +45,8 @@ async def look_at_everything(library: House, key: Key, ids: dict[str, str]) -> d
 
 
 async def test_the_table_of_scopes_has_every_route() -> None:
-    assert set(NEEDED) == {place for place in EVERYWHERE if place.pattern not in PUBLIC_PATHS}
+    guarded = {place for place in EVERYWHERE if place.pattern not in PUBLIC_PATHS}
+    assert set(NEEDED) == {place for place in guarded if not place.pattern.startswith("/v1.0")}
     assert len(API) > 60
 
 

@@ -271,8 +271,9 @@ async def test_a_source_is_made_changed_triggered_and_removed(library: House, ow
     assert set(started) == {"job_id", "status", "message"}
     assert (await finished(library, owner, started["job_id"]))["status"] == "completed"
     crawl = await library.api("GET", f"/crawl/{started['job_id']}", owner)
-    assert (crawl["max_depth"], crawl["collection_id"]) == (1, collection["id"])
-    assert (await library.api("GET", f"/collections/{collection['id']}", owner))["document_count"] >= 1
+    assert (crawl["urls"], crawl["collection_id"]) == ([f"{site.url}/page/4"], collection["id"])
+    assert (await library.api("GET", f"/collections/{collection['id']}", owner))["document_count"] > 1
+    assert (await library.api("GET", path, owner))["last_crawled_at"] is not None
 
     await library.api("DELETE", path, owner, status=204)
     await library.api("GET", path, owner, status=404)

@@ -16,16 +16,15 @@ from scrubjay.api.rag.documents import TagName
 from scrubjay.api.rag.ids import CollectionRef, ConfigRef, JobId, ProxyRef, wire
 from scrubjay.api.rag.schemas import JobStartedResponse, Offset, RequestModel
 from scrubjay.bootstrap import Scrubjay
+from scrubjay.connectors.web_config import chunking_of_config
 from scrubjay.errors import HostBlocked, InvalidRequest, NotFound, ScrubjayError, UrlBlocked
 from scrubjay.model.crawl_spec import CrawlStrategy, Extent, read_spec
 from scrubjay.model.destination import Destination
 from scrubjay.model.discovery import read_discovery_spec
 from scrubjay.model.job import Job, JobEvent, JobPriority, JobRequest, JobState
-from scrubjay.model.plan import Plan
 from scrubjay.model.tenant import Principal, Scope
 from scrubjay.services.access import require
 from scrubjay.services.collections import clean_tag
-from scrubjay.services.crawl_settings import chunking_of
 from scrubjay.services.crawls import score_urls
 
 router = APIRouter()
@@ -33,8 +32,7 @@ router = APIRouter()
 MAX_BATCH = 100
 MAX_PAGES = 1000
 MAX_SCORED = 10_000
-SOURCE_DEPTH = 10
-CRAWL_KIND, DISCOVERY_KIND = "crawl", "discovery"
+CRAWL_KIND, RUN_KIND, DISCOVERY_KIND = "crawl", "operation", "discovery"
 
 Address = Annotated[str, StringConstraints(min_length=1, max_length=2048)]
 Keyword = Annotated[str, StringConstraints(min_length=1, max_length=100)]
@@ -148,21 +146,10 @@ async def _start(jay: Scrubjay, who: Principal, target: CrawlTarget, urls: Seque
     if target.proxy_id is not None:
         await jay.crawl_settings.proxy(who, target.proxy_id)
     spec = read_spec(jay.crawl_settings.spec_of(config, start_urls=list(urls), proxy_id=target.proxy_id, **asked))
-    chunking = chunking_of(config).model_dump(mode="json", exclude_defaults=True)
+    chunking = chunking_of_config(config).model_dump(mode="json", exclude_defaults=True)
     destination = Destination.to(target.collection_id, [clean_tag(tag) for tag in target.tags], chunking)
     priority = JobPriority[target.priority.upper()]
     return await jay.crawls.start(who, spec, priority=priority, destination=destination)
-
-
-async def start_source(jay: Scrubjay, who: Principal, source: Plan) -> Job:
-    """Crawl a source as its config says; a config without a depth means the whole site."""
-    target = CrawlTarget(
-        config_id=source.repository_settings.get("crawl_config_id"),
-        collection_id=source.ingestion_settings.collection_id,
-    )
-    config = await jay.crawl_settings.config(who, target.config_id)
-    url = str(source.repository_settings.get("start_url") or "")
-    return await _start(jay, who, target, [url], max_depth=config.max_depth or SOURCE_DEPTH)
 
 
 def _one_page(url: str) -> Mapping[str, Any]:
@@ -212,10 +199,10 @@ async def crawl_deep(jay: Jay, who: Who, body: DeepCrawlRequest) -> JobStartedRe
     return JobStartedResponse(job_id=wire(job.id), status=job.state)
 
 
-async def _job_of(jay: Scrubjay, who: Principal, job_id: str, kind: str) -> Job:
+async def _job_of(jay: Scrubjay, who: Principal, job_id: str, *kinds: str) -> Job:
     job = await jay.jobs.get(who, job_id)
-    if job.kind != kind:
-        raise NotFound(f"Job '{job_id}' is no {kind}.")
+    if job.kind not in kinds:
+        raise NotFound(f"Job '{job_id}' is no {kinds[0]}.")
     return job
 
 
@@ -223,7 +210,7 @@ def crawl_response(job: Job) -> CrawlResponse:
     spec: Mapping[str, Any] = job.payload.get("spec") or {}
     facts: Mapping[str, Any] = {**job.progress, **(job.result or {})}
     ingest: Mapping[str, Any] = job.payload.get("ingest") or {}
-    collection_id = ingest.get("collection_id")
+    collection_id = ingest.get("collection_id") or job.payload.get("collection_id")
     return CrawlResponse(
         job_id=wire(job.id),
         status=job.state,
@@ -249,12 +236,12 @@ def crawl_response(job: Job) -> CrawlResponse:
 
 @router.get("/crawl/{job_id}", tags=["crawl"], response_model=CrawlResponse)
 async def get_crawl(jay: Jay, who: Who, job_id: JobId) -> CrawlResponse:
-    return crawl_response(await _job_of(jay, who, job_id, CRAWL_KIND))
+    return crawl_response(await _job_of(jay, who, job_id, CRAWL_KIND, RUN_KIND))
 
 
 async def _steer(jay: Scrubjay, who: Principal, job_id: str, request: JobRequest) -> CrawlResponse:
     require(who, Scope.WRITE)
-    await _job_of(jay, who, job_id, CRAWL_KIND)
+    await _job_of(jay, who, job_id, CRAWL_KIND, RUN_KIND)
     return crawl_response(await jay.jobs.make_request(who, job_id, request))
 
 
@@ -305,7 +292,7 @@ async def stream_crawl(
     last_event_id: Annotated[str | None, Header(max_length=20)] = None,
 ) -> EventSourceResponse:
     """The crawl's events as they happen (SSE); `Last-Event-ID` or `after` goes on where somebody left off."""
-    await _job_of(jay, who, job_id, CRAWL_KIND)
+    await _job_of(jay, who, job_id, CRAWL_KIND, RUN_KIND)
     start = int(last_event_id) if last_event_id and last_event_id.isdigit() else after
 
     async def events() -> AsyncIterator[ServerSentEvent]:
@@ -318,7 +305,7 @@ async def stream_crawl(
 @router.websocket("/ws/crawl/{job_id}")
 async def follow_crawl(socket: WebSocket, jay: SocketJay, who: SocketWho, job_id: JobId, after: Offset = 0) -> None:
     """The crawl's events as they happen, one JSON message each; the socket closes when the crawl has finished."""
-    await _job_of(jay, who, job_id, CRAWL_KIND)
+    await _job_of(jay, who, job_id, CRAWL_KIND, RUN_KIND)
     await socket.accept()
     sending = asyncio.create_task(_send_events(socket, jay, who, job_id, after))
     leaving = asyncio.create_task(_wait_for_leave(socket))

@@ -7,7 +7,6 @@ from fastapi import APIRouter, Path
 from pydantic import BaseModel, Field, StrictBool, StringConstraints
 
 from scrubjay.api.deps import Jay, Who
-from scrubjay.api.rag.crawls import start_source
 from scrubjay.api.rag.ids import CollectionRef, ConfigId, ConfigRef, ProxyId, SourceId, maybe_wire, wire
 from scrubjay.api.rag.schemas import JobStartedResponse, Limit, ListResponse, Offset, RequestModel, list_response
 from scrubjay.crawl.fetcher import is_secret_header
@@ -326,13 +325,14 @@ async def change_source(jay: Jay, who: Who, source_id: SourceId, body: ChangeSou
 
 @router.delete("/sources/{source_id}", tags=["sources"], status_code=204)
 async def delete_source(jay: Jay, who: Who, source_id: SourceId) -> None:
-    await jay.crawl_settings.delete_source(who, source_id)
+    await jay.plans.delete_source(who, source_id)
 
 
 @router.post("/sources/{source_id}/trigger", tags=["sources"], response_model=JobStartedResponse)
 async def trigger_source(jay: Jay, who: Who, source_id: SourceId) -> JobStartedResponse:
-    """Crawl a source now, as a job."""
-    job = await start_source(jay, who, await jay.crawl_settings.source(who, source_id))
+    """Crawl a source now: a run of its plan, as a job."""
+    run = await jay.plans.start(who, source_id)
+    job = await jay.jobs.get(who, run.job_id or "")
     return JobStartedResponse(job_id=wire(job.id), status=job.state)
 
 
