@@ -26,6 +26,7 @@ UNUSED_DOWNLOADER = {
         "httpcache.HttpCacheMiddleware",
     )
 }
+CACHE = "scrapy.downloadermiddlewares.httpcache.HttpCacheMiddleware"
 UNUSED_SPIDER = {
     f"scrapy.spidermiddlewares.{name}": None
     for name in ("referer.RefererMiddleware", "urllength.UrlLengthMiddleware", "depth.DepthMiddleware")
@@ -36,8 +37,20 @@ UNUSED_EXTENSIONS = {
 }
 
 
-def settings(out: str, concurrency: int) -> dict[str, object]:
+def settings(out: str, concurrency: int, http_cache: str | None = None) -> dict[str, object]:
+    downloader = dict(UNUSED_DOWNLOADER)
+    cache: dict[str, object] = {}
+    if http_cache is not None:
+        downloader[CACHE] = 900
+        cache = {
+            "HTTPCACHE_ENABLED": True,
+            "HTTPCACHE_DIR": http_cache,
+            "HTTPCACHE_POLICY": "scrapy.extensions.httpcache.RFC2616Policy",
+            "HTTPCACHE_STORAGE": "scrapy.extensions.httpcache.DbmCacheStorage",
+            "HTTPCACHE_ALWAYS_STORE": True,
+        }
     return {
+        **cache,
         "CONCURRENT_REQUESTS": concurrency,
         "CONCURRENT_REQUESTS_PER_DOMAIN": concurrency,
         "DOWNLOAD_DELAY": 0,
@@ -50,7 +63,7 @@ def settings(out: str, concurrency: int) -> dict[str, object]:
         "TWISTED_REACTOR": "twisted.internet.asyncioreactor.AsyncioSelectorReactor",
         "ASYNCIO_EVENT_LOOP": "uvloop.Loop",
         "STATS_CLASS": "scrapy.statscollectors.DummyStatsCollector",
-        "DOWNLOADER_MIDDLEWARES": UNUSED_DOWNLOADER,
+        "DOWNLOADER_MIDDLEWARES": downloader,
         "SPIDER_MIDDLEWARES": UNUSED_SPIDER,
         "EXTENSIONS": UNUSED_EXTENSIONS,
         "FEEDS": {out: {"format": "jsonlines", "overwrite": True}},
@@ -74,8 +87,9 @@ def main() -> None:
     parser.add_argument("url")
     parser.add_argument("out")
     parser.add_argument("--concurrency", type=int, default=64)
+    parser.add_argument("--http-cache", help="keep answers in this folder, and ask again only whether they changed")
     options = parser.parse_args()
-    process = CrawlerProcess(settings(options.out, options.concurrency))
+    process = CrawlerProcess(settings(options.out, options.concurrency, options.http_cache))
     process.crawl(BenchSpider, start_urls=[options.url], allowed_domains=[urlsplit(options.url).hostname])
     process.start()
 

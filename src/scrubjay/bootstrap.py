@@ -83,10 +83,11 @@ class Scrubjay:
 
 @asynccontextmanager
 async def open_scrubjay(
-    settings: Settings, *, working: bool = False, searching: bool = False
+    settings: Settings, *, working: bool = False, searching: bool = False, keeping_time: bool = True
 ) -> AsyncIterator[Scrubjay]:
     """Everything, ready to use. With `working`, this process also runs jobs until the context ends.
 
+    It then begins plans that are due, unless it is not `keeping_time`: a command would end before they do.
     With `searching`, it runs none but has the index to itself, where only one process can have it.
     """
     prepare_home(settings.home)
@@ -148,8 +149,11 @@ async def open_scrubjay(
             engine = JobEngine(settings, database, signals, kinds, alone=database.dialect == "sqlite")
             await engine.start()
             stack.push_async_callback(engine.stop)
-            await scheduler.start()
-            stack.push_async_callback(scheduler.stop)
+            if keeping_time:
+                await scheduler.start()
+                stack.push_async_callback(scheduler.stop)
+            else:
+                await scheduler.recover()
         jobs = JobService(database, signals, kinds)
         access = Access(database, cache)
         if working and await catalog.is_outdated():

@@ -61,7 +61,10 @@ PREFIX_OF = {
     "document_id": "adoc",
     "job_id": "job",
     "key_id": "cred",
+    "operation_id": "cop",
+    "plan_id": "cplan",
     "proxy_id": "prx",
+    "rule_id": "irule",
     "source_id": "cplan",
     "tag_id": "tag",
 }
@@ -117,7 +120,14 @@ class House:
 
     async def api(self, method: str, path: str, key: Key, *, status: int = 200, **options: Any) -> Any:
         """What `/api/v1` answers, after a look at the status."""
-        answer = await self.ask(method, f"/api/v1{path}", key, **options)
+        return await self._answer(method, f"/api/v1{path}", key, status, options)
+
+    async def plans(self, method: str, path: str, key: Key, *, status: int = 200, **options: Any) -> Any:
+        """What `/v1.0` answers, after a look at the status."""
+        return await self._answer(method, f"/v1.0{path}", key, status, options)
+
+    async def _answer(self, method: str, path: str, key: Key, status: int, options: Mapping[str, Any]) -> Any:
+        answer = await self.ask(method, path, key, **options)
         assert answer.status_code == status, f"{method} {path}: {answer.status_code} {answer.text[:1000]}"
         return answer.json() if answer.content else None
 

@@ -11,6 +11,7 @@ from starlette.websockets import WebSocket, WebSocketState
 
 from scrubjay import __version__
 from scrubjay.api import root
+from scrubjay.api.crawlplans import routes as crawlplans
 from scrubjay.api.middleware import BodyLimitMiddleware, RequestMiddleware
 from scrubjay.api.problems import problem_of, problem_response
 from scrubjay.api.rag import routes as rag
@@ -19,7 +20,7 @@ from scrubjay.errors import ScrubjayError
 from scrubjay.settings import Settings
 from scrubjay.telemetry import configure_logging
 
-DOORS = (root.router, rag.router)
+DOORS = (root.router, rag.router, crawlplans.router)
 
 
 def create_app(settings: Settings, *, working: bool = True) -> FastAPI:

@@ -23,7 +23,9 @@ MEGABYTE = 1024 * 1024
 MAX_BODY_BYTES = MEGABYTE
 MAX_DOCUMENT_BODY_BYTES = 60 * MEGABYTE
 # Where documents come in. Whoever sends one of more than the other routes take must show a good key first.
-DOCUMENT_PATHS = frozenset({"/api/v1/documents", "/api/v1/documents/batch", "/api/v1/documents/upload"})
+DOCUMENT_PATHS = frozenset(
+    {"/api/v1/documents", "/api/v1/documents/batch", "/api/v1/documents/upload", "/v1.0/documents"}
+)
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _ACCEPTABLE_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
@@ -107,7 +109,7 @@ class BodyLimitMiddleware:
 async def _admit(scope: Scope, announced: int | None, limit: int) -> None:
     if announced is not None and announced > limit:
         raise _too_large(limit)
-    small = scope["method"] != "POST" if announced is None else announced <= MAX_BODY_BYTES
+    small = scope["method"] not in ("POST", "PUT") if announced is None else announced <= MAX_BODY_BYTES
     if limit > MAX_BODY_BYTES and not small:
         jay: Scrubjay = scope["app"].state.scrubjay
         require(await jay.access.recognise(key_of(HTTPConnection(scope))), KeyScope.WRITE)

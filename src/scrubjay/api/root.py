@@ -31,7 +31,8 @@ _SIGNED_OUT = (
 async def show_product(request: Request, jay: Jay) -> Response:
     """Programs get JSON, browsers a page."""
     if "text/html" not in request.headers.get("accept", ""):
-        return JSONResponse({"Product": "Scrubjay", "Version": __version__, "Timestamp": utc_now().isoformat()})
+        now = utc_now().isoformat().replace("+00:00", "Z")
+        return JSONResponse({"Product": "Scrubjay", "Version": __version__, "Timestamp": now})
     return HTMLResponse(_PAGE.format(version=escape(__version__), body=await _front_page(request, jay)))
 
 

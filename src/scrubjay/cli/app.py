@@ -7,6 +7,7 @@ import typer
 
 from scrubjay.cli import (
     add,
+    changes,
     collections,
     context,
     crawl,
@@ -19,6 +20,8 @@ from scrubjay.cli import (
     jobs,
     keys,
     migrate,
+    operations,
+    plan,
     reindex,
     robots,
     search,
@@ -59,6 +62,9 @@ app.command("show")(documents.show)
 app.command("diff")(documents.diff)
 app.command("rm")(documents.remove)
 app.command("restore")(documents.restore)
+app.add_typer(plan.app, name="plan")
+app.command("ops")(operations.list_operations)
+app.command("changes")(changes.list_changes)
 app.add_typer(collections.app, name="collections")
 app.add_typer(tags.app, name="tags")
 app.command("reindex")(reindex.reindex)

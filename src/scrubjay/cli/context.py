@@ -115,7 +115,8 @@ async def own_home(
     async with AsyncExitStack() as stack:
         while True:
             try:
-                jay = await stack.enter_async_context(open_scrubjay(quiet, working=working, searching=not working))
+                opening = open_scrubjay(quiet, working=working, searching=not working, keeping_time=False)
+                jay = await stack.enter_async_context(opening)
             except HomeInUse as error:
                 if find_server(quiet.home) is not None:
                     jay = None

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from fastapi.routing import APIRoute
+from fastapi.routing import APIRoute, iter_route_contexts
 from pydantic_core import PydanticUndefined
 
 from scrubjay import errors, telemetry
@@ -88,10 +88,11 @@ def routes_page() -> str:
 
     lines = ["# Routes\n", "`/openapi.json` has the schemas.\n", "| method | path | what it does |", "|---|---|---|"]
     for router in DOORS:
-        for route in router.routes:
+        for place in iter_route_contexts(router.routes):  # also those of the routers inside
+            route = place.route
             if isinstance(route, APIRoute):
                 summary = (route.description or route.summary or route.name.replace("_", " ")).split("\n")[0]
-                lines.append(f"| {', '.join(sorted(route.methods or ()))} | `{route.path}` | {summary} |")
+                lines.append(f"| {', '.join(sorted(route.methods or ()))} | `{place.path}` | {summary} |")
     return "\n".join(lines) + "\n"
 
 

@@ -188,6 +188,7 @@ def _incoming(tenant_id: str, item: Mapping[str, Any], **changes: Any) -> Incomi
         "markdown": "",
         "document_id": item.get("document_id"),
         "collection_id": item.get("collection_id"),
+        "rule_id": item.get("rule_id"),
         "title": item.get("title"),
         "language": item.get("language"),
         "details": item.get("details") or {},

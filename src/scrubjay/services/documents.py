@@ -48,6 +48,7 @@ from scrubjay.storage.versions import DocumentVersions
 WAIT_SECONDS = 20.0
 PURGE_SECONDS = 5.0
 MAX_BATCH = 50
+REMOVED_AT_ONCE = 200
 MAX_BYTES = MAX_UPLOAD_BYTES
 MAX_TAGS = 100
 OTHER_SCHEMES = frozenset({"api", "file", "s3", "upload"})
@@ -70,6 +71,7 @@ class Upload:
     tags: tuple[str, ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
     chunking: ChunkingOptions | None = None
+    rule_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +87,7 @@ class DocumentQuery:
     plan_id: str | None = None
     operation_id: str | None = None
     deleted: bool = False
+    newest_first: bool = True
     limit: int = 100
     offset: int = 0
 
@@ -195,6 +198,7 @@ class DocumentService:
                 domain=domain,
                 source=upload.source,
                 collection_id=upload.collection_id,
+                rule_id=upload.rule_id,
                 title=upload.title,
                 filename=upload.filename,
                 content_type=upload.content_type,
@@ -223,7 +227,9 @@ class DocumentService:
 
     async def page(self, principal: Principal, query: DocumentQuery) -> Page[Document]:
         require(principal, Scope.READ)
-        order: Sequence[ColumnElement[Any]] = [DocumentRow.created_at.desc(), DocumentRow.id.desc()]
+        order: Sequence[ColumnElement[Any]] = [DocumentRow.created_at.asc(), DocumentRow.id.asc()]
+        if query.newest_first:
+            order = [DocumentRow.created_at.desc(), DocumentRow.id.desc()]
         async with self._database.reading() as connection:
             if query.collection_id is not None:
                 await Collections(connection).get(principal.tenant_id, query.collection_id)
@@ -333,12 +339,20 @@ class DocumentService:
         return restored
 
     async def purge(self, principal: Principal, document_ids: Sequence[str]) -> None:
-        """Remove documents for good: vectors, texts, originals, log and record."""
+        """Remove documents for good: vectors, texts, originals, log and record. If one is not there, none of them."""
         require(principal, Scope.ADMIN)
-        async with self._database.writing() as connection:
-            documents = [await _get(connection, principal.tenant_id, each) for each in document_ids]
-            await mark_for_removal(connection, documents)
-        self._wake()
+        wanted = list(dict.fromkeys(document_ids))
+        parts = [wanted[start : start + REMOVED_AT_ONCE] for start in range(0, len(wanted), REMOVED_AT_ONCE)]
+        async with self._database.reading() as connection:
+            for part in parts:
+                known = await Documents(connection).by_ids(part)
+                for each in part:
+                    _require_shown(known.get(each), principal.tenant_id, each)
+        for part in parts:  # others get their turn to write in between
+            async with self._database.writing() as connection:
+                known = await Documents(connection).by_ids(part)
+                await mark_for_removal(connection, [each for each in known.values() if not each.is_purging])
+            self._wake()
 
     async def tag(self, principal: Principal, document_id: str, names: Sequence[str]) -> Sequence[Tag]:
         require(principal, Scope.WRITE)
@@ -398,8 +412,12 @@ class DocumentService:
 
 
 async def _get(connection: AsyncConnection, tenant_id: str, document_id: str) -> Document:
-    document = await Documents(connection).get(tenant_id, document_id)
-    if document.is_purging:
+    known = await Documents(connection).by_ids([document_id])
+    return _require_shown(known.get(document_id), tenant_id, document_id)
+
+
+def _require_shown(document: Document | None, tenant_id: str, document_id: str) -> Document:
+    if document is None or document.tenant_id != tenant_id or document.is_purging:
         raise NotFound(f"Document '{document_id}' not found.")
     return document
 
@@ -462,6 +480,7 @@ def _item(upload: Upload, document_id: str, sha256: str) -> dict[str, Any]:
         "title": upload.title,
         "language": upload.language,
         "collection_id": upload.collection_id,
+        "rule_id": upload.rule_id,
         "tags": list(upload.tags),
         "details": dict(upload.details),
         "chunking": upload.chunking.model_dump(mode="json", exclude_defaults=True) if upload.chunking else None,

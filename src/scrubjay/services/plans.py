@@ -43,11 +43,13 @@ from scrubjay.operations.timing import first_due, next_due
 from scrubjay.services.access import require
 from scrubjay.services.jobs import JobService
 from scrubjay.storage.collections import Collections
+from scrubjay.storage.configs import CrawlConfigs
 from scrubjay.storage.crawled_pages import CrawledPages
 from scrubjay.storage.database import Database
 from scrubjay.storage.documents import DocumentRow, Documents
 from scrubjay.storage.operations import Operations
 from scrubjay.storage.plans import PlanRow, Plans
+from scrubjay.storage.proxies import Proxies
 from scrubjay.storage.rules import IngestionRules
 from scrubjay.storage.site_memories import SiteMemories
 
@@ -56,7 +58,7 @@ MAX_LOOK = 10_000
 STOP_SECONDS = 5.0
 REMOVED_AT_ONCE = 200
 _POLL_SECONDS = 0.05
-_RANGES = {"max_drain_tasks": (1, 64), "retention_days": (0, 14)}
+RANGES = {"max_drain_tasks": (1, 64), "retention_days": (0, 14)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,8 +168,16 @@ class PlanService:
         """Stop the plan and remove it, with its operations, its ledger and its files; its documents if asked to."""
         require(principal, Scope.ADMIN)
         plan = await self.get(principal, plan_id)
-        if with_documents:
+        await self._delete(plan)
+        if with_documents:  # after the run was stopped, which may have added some until then
             await self._remove_documents(plan)
+
+    async def delete_source(self, principal: Principal, plan_id: str) -> None:
+        """Specification 001 lets whoever may write remove a source; its documents stay."""
+        require(principal, Scope.WRITE)
+        await self._delete(await self.get(principal, plan_id))
+
+    async def _delete(self, plan: Plan) -> None:
         async with self._database.writing() as connection:
             operation = await Operations(connection).of_plan(plan.id, plan.operation_id or "")
             if operation is not None and operation.job_id is not None:
@@ -281,7 +291,7 @@ class PlanService:
         kind = connector_type(values.repository_type)
         if not values.name.strip() or len(values.name) > 255 or not values.name.isprintable():
             raise InvalidRequest("name must have 1 to 255 printable characters.", field="name")
-        for name, (least, most) in _RANGES.items():
+        for name, (least, most) in RANGES.items():
             if not least <= getattr(values, name) <= most:
                 raise InvalidRequest(f"{name} must be between {least} and {most}.", field=name)
         self._check_settings(kind, values.repository_settings)
@@ -289,8 +299,12 @@ class PlanService:
             validate_cron(values.schedule.cron)
         if values.schedule.requests_per_day is not None and kind.name != RepositoryType.WEB:
             raise InvalidRequest("requests_per_day is for web sites only.", field="schedule.requests_per_day")
-        settings = values.ingestion_settings
+        settings, source = values.ingestion_settings, values.repository_settings
         async with self._database.reading() as connection:
+            if source.get("proxy_id") is not None:
+                await Proxies(connection).get(principal.tenant_id, str(source["proxy_id"]))
+            if source.get("crawl_config_id") is not None:
+                await CrawlConfigs(connection).get(principal.tenant_id, str(source["crawl_config_id"]))
             if settings.collection_id is not None:
                 await Collections(connection).get(principal.tenant_id, settings.collection_id)
             if settings.ingestion_rule_id is not None:
@@ -307,6 +321,8 @@ class PlanService:
         for name in ("start_url", "url", "endpoint_url"):
             if settings.get(name):
                 url = parse_url(str(settings[name]), field=f"repository_settings.{name}")
+                if url.username or url.password:  # they would be kept and shown as they are
+                    raise InvalidRequest(f"{name} must have no credentials.", field=f"repository_settings.{name}")
                 self._tools.crawler.network.guard.check_host(url.host)
         for pattern in (*(settings.get("include_patterns") or ()), *(settings.get("exclude_patterns") or ())):
             UrlPattern(pattern)

@@ -8,6 +8,7 @@ from sqlalchemy import ColumnElement
 
 from scrubjay.errors import Conflict, InvalidRequest
 from scrubjay.ingest.chunking import compile_pattern
+from scrubjay.model.chunking import read_chunking
 from scrubjay.model.clock import utc_now
 from scrubjay.model.content import Collection, IngestionRule
 from scrubjay.model.page import Page
@@ -15,6 +16,7 @@ from scrubjay.model.tenant import Principal, Scope
 from scrubjay.operations.rules import chunking_of
 from scrubjay.services.access import require
 from scrubjay.services.collections import clean_tag
+from scrubjay.services.documents import Upload
 from scrubjay.storage.collections import CollectionRow, Collections
 from scrubjay.storage.database import Database
 from scrubjay.storage.plans import Plans
@@ -87,6 +89,20 @@ class RuleService:
                         raise Conflict(f"The rule is used by the plan '{plan.name}'.")
                 after = plans[-1].id
             await IngestionRules(connection).delete(principal.tenant_id, rule_id)
+
+    async def apply(self, principal: Principal, rule_id: str, upload: Upload) -> Upload:
+        """An upload as a rule wants it; what is said of the upload itself wins."""
+        rule = await self.get(principal, rule_id)
+        chunking = chunking_of(rule)
+        tags = {**rule.tags, **(upload.details.get("tags") or {})}
+        return replace(
+            upload,
+            rule_id=rule.id,
+            collection_id=upload.collection_id or rule.collection_id,
+            tags=(*rule.labels, *upload.tags),
+            details={**upload.details, "tags": tags} if tags else upload.details,
+            chunking=upload.chunking or (read_chunking(chunking, "Chunking") if chunking else None),
+        )
 
     async def collection_names(self, principal: Principal, rules: Sequence[IngestionRule]) -> dict[str, str]:
         """Collection id → name, for the collections of these rules."""
