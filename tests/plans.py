@@ -8,6 +8,7 @@ from tests.site import Reply, Site
 from tests.workshop import wait_until
 
 from scrubjay.bootstrap import Scrubjay
+from scrubjay.crawl.urls import normalize_url
 from scrubjay.ingest.consistency import Consistency
 from scrubjay.model.plan import ENDED_STATES, DeletionSettings, Fate, Operation, Plan, PlanState, ScheduleSettings
 from scrubjay.model.tenant import Principal
@@ -38,6 +39,11 @@ def set_pages(site: Site, names: Iterable[str], **texts: str) -> None:
     site.add("/", article("home", *(f"/{name}" for name in names)))
     for name in names:
         site.add(f"/{name}", Reply(article(name, "/", text=texts.get(name, "")), headers={"ETag": f'"{name}"'}))
+
+
+def _path(url: str) -> str:
+    """Documents have addresses in normal form, the ledger those that are asked for."""
+    return "/" + normalize_url(url).split("/", 3)[3]
 
 
 class Planner:
@@ -85,9 +91,9 @@ class Planner:
 
     async def paths(self, plan: Plan) -> set[str]:
         """The paths that the plan has documents of; the ledger must say the same."""
-        documents = {"/" + url.split("/", 3)[3] for url in await self.documents(plan)}
-        present = {fate_url for fate_url, fate in (await self.ledger(plan)).items() if fate is not Fate.RETIRED}
-        assert documents == {"/" + url.split("/", 3)[3] for url in present}
+        documents = {_path(url) for url in await self.documents(plan)}
+        present = {key for key, fate in (await self.ledger(plan)).items() if fate is not Fate.RETIRED}
+        assert documents == {_path(key) for key in present}
         return documents
 
     async def index_agrees(self) -> None:

@@ -1,10 +1,12 @@
 """Runs of plans over a real site that changes: what they add, change, retire, withhold and remember."""
 
 import asyncio
+import gzip
 import json
 from collections.abc import AsyncIterator
 from contextlib import nullcontext
 from ipaddress import ip_network
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,7 @@ from tests.workshop import wait_until
 from scrubjay.bootstrap import open_scrubjay
 from scrubjay.errors import Conflict, InvalidRequest
 from scrubjay.extract.pool import ExtractionPool
+from scrubjay.ingest.documents import Ingester
 from scrubjay.model.plan import DeletionSettings, Fate, FilterSettings, OperationState, PlanState
 from scrubjay.settings import Settings
 
@@ -260,10 +263,6 @@ async def test_an_object_that_fails_is_tried_again_in_the_next_run(
     planner: Planner, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = await planner.plan(site.url)
-    ingester = planner.jay.indexer  # only to keep the type checker honest about the fixture
-    assert ingester is not None
-    from scrubjay.ingest.documents import Ingester
-
     real = Ingester.ingest_many
 
     async def trip(self: Ingester, incoming):  # type: ignore[no-untyped-def]
@@ -367,3 +366,62 @@ async def test_follow_redirects_off_does_not_follow(planner: Planner, site: Site
     await planner.run(plan)
 
     assert await planner.paths(plan) == {"/", "/page1"}
+
+
+async def test_the_crawl_delay_is_the_gap_between_requests_to_a_host(planner: Planner, site: Site) -> None:
+    plan = await planner.plan(site.url, web={"crawl_delay_ms": 150, "max_parallel_tasks": 8})
+
+    await planner.run(plan)
+
+    moments = [request.at for request in site.requests]
+    assert len(moments) >= 10
+    assert min(after - before for before, after in pairwise(moments)) >= 0.12  # the noise of a busy machine
+
+
+async def test_sitemaps_from_robots_txt_indexes_and_gzip_are_read_and_obey_the_restrictions(
+    planner: Planner, site: Site
+) -> None:
+    def urls(*paths: str) -> str:
+        return "<urlset>" + "".join(f"<url><loc>{site.url}{path}</loc></url>" for path in paths) + "</urlset>"
+
+    site.pages.clear()
+    site.robots = f"User-agent: *\nSitemap: {site.url}/maps/index.xml\n"
+    index = f"<sitemapindex><sitemap><loc>{site.url}/maps/docs.xml.gz</loc></sitemap></sitemapindex>"
+    site.add("/maps/index.xml", Reply(index, content_type="application/xml"))
+    packed = gzip.compress(urls("/docs/listed", "/blog/outside").encode())
+    site.add("/maps/docs.xml.gz", Reply(packed, content_type="application/gzip"))
+    for path in ("/docs/", "/docs/listed", "/blog/outside"):
+        site.add(path, article(path))
+    plan = await planner.plan(f"{site.url}/docs/")
+
+    await planner.run(plan)
+
+    assert await planner.paths(plan) == {"/docs", "/docs/listed"}
+    assert "/blog/outside" not in site.counts
+
+
+async def test_robots_txt_is_obeyed_unless_the_plan_says_otherwise(planner: Planner, site: Site) -> None:
+    site.robots = (
+        "User-agent: other\nUser-agent: scrubjay\nDisallow: /page1\nDisallow: /*2$\n\nUser-agent: *\nDisallow: /\n"
+    )
+    plan = await planner.plan(site.url)
+    await planner.run(plan)
+    assert {"/page1", "/page2"} & set(site.counts) == set()
+    assert "/page3" in await planner.paths(plan)
+
+    heedless = await planner.plan(site.url, web={"ignore_robots_txt": True})
+    await planner.run(heedless)
+    assert {"/page1", "/page2"} <= await planner.paths(heedless)
+
+
+async def test_a_site_that_now_forbids_everything_fails_and_loses_nothing(planner: Planner, site: Site) -> None:
+    plan = await planner.plan(site.url)
+    await planner.run(plan)
+    site.robots = "User-agent: *\nDisallow: /\n"
+    await planner.jay.cache.clear("")
+
+    run = await planner.run(plan)
+
+    assert (run.state, run.objects_deleted) == (OperationState.FAILED, 0)
+    assert "robots" in (run.status_message or "")
+    assert len(await planner.documents(plan)) == 9

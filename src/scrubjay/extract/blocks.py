@@ -1,5 +1,6 @@
 """Cuts a parsed page into blocks: the runs of text between block-level tags, and the containers they stand in."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -31,7 +32,7 @@ _TELLING_ATTRIBUTES = frozenset(("id", "role", "itemprop", "data-testid", "data-
 _HIDING_ATTRIBUTES = frozenset(("hidden", "style", "aria-hidden"))
 
 _string = etree.XPath("string()", smart_strings=False)
-_Attributes = list[tuple[str, str]]
+_attributes_of = cast("Callable[[etree._Element], list[tuple[str, str]]]", etree._Element.items)
 
 
 @dataclass(slots=True)
@@ -40,6 +41,7 @@ class Block:
 
     node: int
     text: str
+    words: int
     parts: list[str]
     owners: list[etree._Element]
     link_chars: int
@@ -60,7 +62,7 @@ class BlockTree:
 
 def cut_blocks(root: etree._Element) -> BlockTree:
     """The blocks of a page's body (or of the whole tree when it has none)."""
-    body = root.find("body")
+    body = next(root.iterchildren("body"), None)
     start = root if body is None else body
     cutter = _Cutter(start)
     cutter.visit(start, False, 0)
@@ -133,6 +135,7 @@ class _Cutter:
         if self.parts:
             self._cut()
         self.tree.last_block[0] = len(self.tree.blocks)
+        self.tree.attributes = list(map(_describe, self.tree.elements))
 
     def _visit_container(self, element: etree._Element, tag: str, linked: bool, depth: int) -> None:
         """A block-level element that has others in it."""
@@ -148,7 +151,9 @@ class _Cutter:
             self._add(_text_of(element), element, linked)
         if self.parts:
             self._cut()
-        self._close()
+        self.open.pop()
+        if len(self.nodes) > len(self.open):
+            self.tree.last_block[self.nodes.pop()] = len(self.tree.blocks)
 
     def _visit_leaf(self, element: etree._Element, tag: str, text: str, linked: bool) -> None:
         """A block-level element with nothing but text in it."""
@@ -161,11 +166,11 @@ class _Cutter:
         node, first = len(tree.tags), len(blocks)
         tree.elements.append(element)
         tree.tags.append(tag)
-        tree.attributes.append(_describe(element))
         tree.parents.append(self.nodes[-1])
         tree.first_block.append(first)
         tree.last_block.append(first + 1)
-        blocks.append(Block(node, " ".join(text.split()), [text], [element], len(text) if linked else 0))
+        words = text.split()
+        blocks.append(Block(node, " ".join(words), len(words), [text], [element], len(text) if linked else 0))
 
     def _visit_special(self, child: etree._Element, kind: int, linked: bool, depth: int) -> None:
         if kind >= _VERBATIM:
@@ -192,12 +197,12 @@ class _Cutter:
 
     def _cut(self) -> None:
         parts, owners, tree = self.parts, self.owners, self.tree
-        text = " ".join((parts[0] if len(parts) == 1 else "".join(parts)).split())
+        words = (parts[0] if len(parts) == 1 else "".join(parts)).split()
         self.room -= len(parts)
-        if text and self.room > 0 and len(tree.blocks) < MAX_BLOCKS:
+        if words and self.room > 0 and len(tree.blocks) < MAX_BLOCKS:
             if len(self.nodes) < len(self.open):
                 self._number_containers()
-            tree.blocks.append(Block(self.nodes[-1], text, parts, owners, self.link_chars))
+            tree.blocks.append(Block(self.nodes[-1], " ".join(words), len(words), parts, owners, self.link_chars))
         self.parts = []
         self.owners = []
         self.link_chars = 0
@@ -210,24 +215,17 @@ class _Cutter:
             node = len(tree.tags)
             tree.elements.append(element)
             tree.tags.append(tag)
-            tree.attributes.append(_describe(element))
             tree.parents.append(parent)
             tree.first_block.append(first)
             tree.last_block.append(first)
             nodes.append(node)
             parent = node
 
-    def _close(self) -> None:
-        """The innermost container is over."""
-        self.open.pop()
-        if len(self.nodes) > len(self.open):
-            self.tree.last_block[self.nodes.pop()] = len(self.tree.blocks)
-
 
 def _describe(element: etree._Element) -> str:
     """The attributes that tell what an element is for, as one string."""
     found = ""
-    for name, value in cast(_Attributes, element.items()):
+    for name, value in _attributes_of(element):
         if name == "class":
             found = f"{value} {found}" if found else value
         elif name in _TELLING_ATTRIBUTES:

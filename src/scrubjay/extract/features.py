@@ -1,9 +1,10 @@
 """Describes every block of a page as a row of numbers: what it says, where it stands, and what stands around it."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
+from math import log1p
 from typing import Any
 
 import numpy as np
@@ -20,23 +21,30 @@ from scrubjay.extract.hints import (
     WORD_HINT_KINDS,
     WORD_HINTS,
 )
+from scrubjay.extract.vocabulary import (
+    BREAK_HASH,
+    END_OF_NAMES,
+    Ints,
+    RunHashes,
+    Vocabulary,
+    cut_names,
+    cut_words,
+    lower_codes,
+    read_codes,
+)
 
 Floats = NDArray[np.float32]
-Ints = NDArray[np.int64]
 
-_BLANKED = bytes(32 if chr(code) in ".,:;!?()[]/|&-\"'" else code for code in range(256))
-_BREAK_WORD = "\x00"
-_CLASS_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
-_CLASS_WORD_OR_END = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\n")
+_URL_WORD = re.compile(r"[a-z]+")
 _DIGITS = re.compile(r"\d+")
 _LEVELS = (0, 1, 2, 3, 5)
 _PHRASE_WORDS = 6
 _LOOKED_AT = 96  # characters of a block; their number fits a byte
 _SENTENCE_ENDS = frozenset(".!?…。！？")
 _PHRASE_CHARACTERS = 48
-_NAMED = (0, 1 << 8, 1 << 16, 1 << 8 | 1 << 16)
-_BREAK = 1  # the number of the line break among the tokens
-_MAX_ATTRIBUTES = 50_000
+_WORD_BITS = 24  # more than the number of a word needs
+_MANY_ATTRIBUTES = 2_048  # more than most sites have; a larger table would not stay in the processor's cache
+_TITLED, _SUMMED = 8, 16  # the bits from which words are counted that the page's title or description has
 _TAG_KINDS = max(BLOCK_TAGS.values()) + 1
 _ANCESTOR_KINDS = max(ANCESTOR_TAGS.values()).bit_length()
 
@@ -70,69 +78,51 @@ class Lexicon:
         self.words = words or {}
         self.phrases = phrases or {}
         self.classes = classes or {}
-        known = dict.fromkeys([*STOPWORDS, *WORD_HINTS, *self.words])
-        self.ids = {_BREAK_WORD: _BREAK, **{word: number for number, word in enumerate(known, 2)}}
-        self.leaning = np.array([0.0, 0.0, *(self.words.get(word, 0.0) for word in known)])
-        self.stopword = np.array([0, 0, *(word in STOPWORDS for word in known)], np.int32)
-        self.hints = np.array([0, 0, *(WORD_HINTS.get(word, 0) for word in known)], np.int64)
-        self._class_words: dict[str, tuple[str, float, int, int]] = {}
-        for word in {*self.classes, *CLASS_HINTS_BY_WORD}:
-            hints = CLASS_HINTS_BY_WORD.get(word, 0)
-            entry = (word, self.classes.get(word, 0.0), int(word in self.classes), hints)
-            self._class_words |= dict.fromkeys((word, word.capitalize(), word.upper()), entry)
-        self._names: dict[str, tuple[float, int, int]] = {}
-        self._read: dict[str, tuple[float, int]] = {}
+        self.known_words = Vocabulary(dict.fromkeys([*STOPWORDS, *WORD_HINTS, *self.words]))
+        known = self.known_words.words
+        self.leaning = np.array([0.0, *(self.words.get(word, 0.0) for word in known)])
+        self.stopword = np.array([0, *(word in STOPWORDS for word in known)], np.int32)
+        self.hints = np.array([0, *(WORD_HINTS.get(word, 0) for word in known)], np.int64)
+        self.known_phrases = Vocabulary(self.phrases)
+        self.phrase_leaning = np.array([0.0, *(self.phrases[phrase] for phrase in self.known_phrases.words)])
+        self._class_words = Vocabulary(dict.fromkeys([*self.classes, *CLASS_HINTS_BY_WORD]))
+        known = self._class_words.words
+        self._class_leaning = np.array([0.0, *(self.classes.get(word, 0.0) for word in known)])
+        self._class_learned = np.array([0, *(word in self.classes for word in known)], np.int64)
+        self._known_attributes: dict[str, tuple[float, int]] = {}
+        self._class_hints = np.array([0, *(CLASS_HINTS_BY_WORD.get(word, 0) for word in known)], np.int64)
 
-    def read_attributes(self, attributes: Sequence[str]) -> tuple[Sequence[float], Sequence[int]]:
-        """Per element: the leaning of its class names, and which kinds of hints they hold."""
-        if len(self._read) > _MAX_ATTRIBUTES:
-            self._read = {}  # another thread may still look into the old one
-        read = self._read
-        strange = set(attributes).difference(read)
-        if strange:
-            read.update(self._learn(strange))
-        leanings, hints = zip(*map(read.__getitem__, attributes), strict=True)
-        return leanings, hints
+    def read_attributes(self, attributes: Sequence[str]) -> list[tuple[float, int]]:
+        """Per element: the mean leaning of the words in its class names, and which kinds of hints they hold. The pages
+        of a site share most of their class names."""
+        known = self._known_attributes
+        unread = list(set(attributes).difference(known))
+        if unread:
+            if len(known) > _MANY_ATTRIBUTES:
+                known = self._known_attributes = {}
+                unread = list(set(attributes))
+            leanings, hints = self._read_new_attributes(unread)
+            known.update(zip(unread, zip(leanings.tolist(), hints.tolist(), strict=True), strict=True))
+        return list(map(known.__getitem__, attributes))
 
-    def _learn(self, attributes: set[str]) -> dict[str, tuple[float, int]]:
-        if len(self._names) > _MAX_ATTRIBUTES:
-            self._names = {}
-        known = self._names
-        names = {attribute: attribute.split() for attribute in attributes}
-        strange = set().union(*names.values()).difference(known)
-        if strange:
-            known.update(self._learn_names(list(strange)))
-        read = {}
-        for attribute in attributes:
-            total, count, hints = 0.0, 1, 0
-            for name in names[attribute]:
-                lean, size, bits = known[name]
-                total += lean
-                count += size
-                hints |= bits
-            read[attribute] = (total / count, hints)
-        return read
-
-    def _learn_names(self, names: list[str]) -> Iterable[tuple[str, tuple[float, int, int]]]:
-        """Of every class name: the sum of its words' leanings, how many of them have one, and their hints."""
-        known = self._class_words.get
-        read = []
-        total, count, hints = 0.0, 0, 0
-        seen: list[str] = []
-        for found in _CLASS_WORD_OR_END.findall("\n".join(names) + "\n"):
-            if found == "\n":
-                read.append((total, count, hints))
-                total, count, hints = 0.0, 0, 0
-                seen = []
-                continue
-            entry = known(found)
-            if entry is not None and entry[0] not in seen:
-                word, lean, size, bits = entry
-                seen.append(word)
-                total += lean
-                count += size
-                hints |= bits
-        return zip(names, read, strict=True)
+    def _read_new_attributes(self, attributes: Sequence[str]) -> tuple[NDArray[np.float64], Ints]:
+        codes = read_codes(END_OF_NAMES.join(attributes) + END_OF_NAMES)
+        starts, ends, name_ends, list_ends = cut_names(codes)
+        numbers = self._class_words.find(RunHashes(codes | 32).of(starts, ends))
+        known = np.flatnonzero(numbers)
+        count = len(attributes)
+        hints = np.zeros(count, np.int64)
+        if not len(known):
+            return np.zeros(count), hints
+        # A word counts once per name: both as one number, each kept once.
+        pairs = np.sort(name_ends.searchsorted(starts[known]) << _WORD_BITS | numbers[known])
+        pairs = pairs[_find_changes(pairs)]
+        words = pairs & (1 << _WORD_BITS) - 1
+        elements = list_ends.searchsorted(name_ends[pairs >> _WORD_BITS])
+        totals = np.bincount(elements, self._class_leaning[words], count)
+        firsts = _find_changes(elements)
+        hints[elements[firsts]] = np.bitwise_or.reduceat(self._class_hints[words], firsts)
+        return totals / (1 + np.bincount(elements, self._class_learned[words], count)), hints
 
 
 @dataclass(slots=True)
@@ -144,23 +134,12 @@ class PageFeatures:
     words: NDArray[np.float64]  # per block
 
 
-def read_words(text: str) -> list[str]:
-    """The words of a text in lower case; a line break becomes a word of its own."""
-    text = text.lower().replace(_BREAK_WORD, " ").replace("\n", f" {_BREAK_WORD} ")
-    text = text.replace("’", " ").replace("“", " ").replace("”", " ")
-    return text.encode("utf-8", "replace").translate(_BLANKED).decode().split()
-
-
 def read_phrase(text: str) -> str | None:
     """A short text in the form in which the lexicon knows it."""
     if len(text) > _PHRASE_CHARACTERS or text.count(" ") >= _PHRASE_WORDS:
         return None
     text = text.lower()
     return text if text.isalpha() else _DIGITS.sub("0", text)
-
-
-def read_class_words(attributes: str) -> set[str]:
-    return {word.lower() for word in set(_CLASS_WORD.findall(attributes)) if len(word) > 1}
 
 
 def _character_classes() -> NDArray[np.uint8]:
@@ -224,18 +203,19 @@ class _Measure:
         return PageFeatures(rows.reshape(-1, self.count), self._page_vector(), self.words)
 
     def _characters(self) -> None:
-        """Of long texts, only the beginning is looked at letter by letter and word by word: it tells enough."""
+        """Of long texts, only the beginning is looked at letter by letter and word by word: it tells enough. The title
+        and the description stand behind the blocks."""
         blocks, count = self.tree.blocks, self.count
         self.texts = texts = [block.text for block in blocks]
         self.chars = np.fromiter(map(len, texts), np.float64, count)
-        self.words = np.fromiter([text.count(" ") for text in texts], np.float64, count) + 1
+        self.words = np.fromiter([block.words for block in blocks], np.float64, count)
         self.link_chars = np.fromiter([block.link_chars for block in blocks], np.float64, count)
         self.link_chars = np.minimum(self.link_chars, self.chars)
         self.link_share = self.link_chars / self.chars
-        self.joined = "\n".join([text[:_LOOKED_AT] for text in texts]) + "\n"
-        codes = np.frombuffer(self.joined.encode("utf-32-le", "replace"), np.uint32)
-        kinds = _CHARACTERS.take(codes, mode="clip")
+        self.joined = "\n".join([*[text[:_LOOKED_AT] for text in texts], self.head.title, self.head.description, ""])
+        self.codes = read_codes(self.joined)
         self.looked_at = np.minimum(self.chars, _LOOKED_AT)
+        kinds = _CHARACTERS.take(self.codes[: int(self.looked_at.sum()) + count], mode="clip")
         bounds = np.zeros(count, np.int64)
         np.cumsum(self.looked_at[:-1] + 1, out=bounds[1:], dtype=np.int64)
         counted = np.add.reduceat(kinds, bounds)
@@ -244,51 +224,45 @@ class _Measure:
         self.starts_upper = kinds[bounds] >> np.uint64(8 * _CAPITAL) & np.uint64(1) != 0
 
     def _tokens(self) -> None:
-        tokens = read_words(self.joined)
-        lexicon = self.lexicon
-        ids = np.fromiter(map(lexicon.ids.get, tokens, repeat(0)), np.int64, len(tokens))
-        ends = np.flatnonzero(ids == _BREAK)
-        starts = np.zeros(self.count, np.int64)
+        """The words of the blocks, and of the title and the description behind them."""
+        lexicon, count = self.lexicon, self.count
+        codes = lower_codes(self.joined, self.codes)
+        runs = RunHashes(codes)
+        first, last = cut_words(codes)
+        hashes = runs.of(first, last)
+        breaks = np.flatnonzero(hashes == BREAK_HASH)
+        ends = breaks[:count]
+        starts = np.zeros(count, np.int64)
         starts[1:] = ends[:-1] + 1
+        title, description = hashes[ends[-1] + 1 : breaks[count]], hashes[breaks[count] + 1 : -1]
+        hashes = hashes[: ends[-1] + 1]
+        ids = lexicon.known_words.find(hashes)
         self.tokens = np.maximum(ends - starts, 1).astype(np.float64)
         leaning = lexicon.leaning[ids]
-        title = dict.fromkeys(read_words(self.head.title), 1)
-        named = dict.fromkeys(read_words(self.head.description), 2)
-        named.update({word: 3 if word in named else 1 for word in title})
-        counted = np.add.reduceat(self._find_named(tokens, ids, named), starts)
+        flags = lexicon.stopword[ids] | _find_among(hashes, title) << _TITLED
+        flags |= _find_among(hashes, description) << _SUMMED
+        counted = np.add.reduceat(flags, starts)
         self.stopwords = (counted & 255).astype(np.float64)
-        self.titled = (counted >> 8 & 255).astype(np.float64)
-        self.summed = (counted >> 16).astype(np.float64)
+        self.titled = (counted >> _TITLED & 255).astype(np.float64)
+        self.summed = (counted >> _SUMMED).astype(np.float64)
         self.leaning = np.add.reduceat(leaning, starts)
         self.low = np.minimum.reduceat(leaning, starts)
         self.high = np.maximum.reduceat(leaning, starts)
         self.word_bits = _unpack(np.bitwise_or.reduceat(lexicon.hints[ids], starts), len(WORD_HINT_KINDS))
-        self.title_size = len(title)
-        self.phrase = np.zeros(self.count)
-        short = np.flatnonzero(self.chars <= _PHRASE_CHARACTERS)
-        if len(short):
-            texts = self.texts
-            phrases = _DIGITS.sub("0", "\n".join([texts[number] for number in short.tolist()]).lower()).split("\n")
-            self.phrase[short] = np.fromiter(map(lexicon.phrases.get, phrases, repeat(0.0)), np.float64, len(short))
+        self.title_size = len(set(title.tolist()))
+        self._phrases(runs, first[ends])
 
-    def _find_named(self, tokens: list[str], ids: Ints, named: dict[str, int]) -> NDArray[np.int32]:
-        """Of each token: whether it is a stopword, and (in bytes of their own, to be counted by one sum) whether the
-        page's title and description have it. Most words are known by number, which is quicker to look up."""
-        number_of = self.lexicon.ids
-        flags = self.lexicon.stopword.copy()
-        strange = {}
-        for word, bits in named.items():
-            number = number_of.get(word)
-            if number is None:
-                strange[word] = _NAMED[bits]
-            else:
-                flags[number] |= _NAMED[bits]
-        about = flags[ids]
-        if strange:
-            unknown = np.flatnonzero(ids == 0).tolist()
-            for position in [position for position in unknown if tokens[position] in strange]:
-                about[position] = strange[tokens[position]]
-        return about
+    def _phrases(self, runs: RunHashes, ends: Ints) -> None:
+        """What the lexicon thinks of whole short texts. Only those with numbers, which it does not tell apart, have to
+        be looked at as strings."""
+        starts = np.zeros(self.count, np.int64)
+        starts[1:] = ends[:-1] + 1
+        short = self.chars <= _PHRASE_CHARACTERS
+        self.phrase = self.lexicon.phrase_leaning[self.lexicon.known_phrases.find(runs.of(starts, ends))] * short
+        numbered = np.flatnonzero(short & (self.kinds[0] > 0)).tolist()
+        if numbered:
+            phrases = _DIGITS.sub("0", "\n".join([self.texts[number] for number in numbered]).lower()).split("\n")
+            self.phrase[numbered] = list(map(self.lexicon.phrases.get, phrases, repeat(0.0)))
 
     def _own_rows(self) -> None:
         digits, stops, commas, uppers, symbols, money = self.kinds
@@ -330,9 +304,9 @@ class _Measure:
         self.group_above = over = paths[up]
         count = len(down.tags)
         leans = np.fromiter(down.leans, np.float64, count)
+        own_hints = np.fromiter(down.own_hints, np.int64, count)
         codes = np.fromiter(map(BLOCK_TAGS.get, down.tags, repeat(0)), np.int64, count)
         self.tag_codes = codes[own]
-        own_hints = np.fromiter(down.own_hints, np.int64, count)
         self.near = _unpack(own_hints[own] | own_hints[over], len(CLASS_HINTS))
         kinds = np.arange(_TAG_KINDS)[:, None]
         self.rows += [
@@ -378,7 +352,7 @@ class _Measure:
         for _ in range(_LEVELS[-1]):
             ancestors.append(self.parents[ancestors[-1]])
         around = np.concatenate([ancestors[level] for level in _LEVELS])
-        stats = _container_stats(sums[:, last[around]] - sums[:, first[around]], totals)
+        stats = _container_stats(sums.take(last[around], axis=1) - sums.take(first[around], axis=1), totals)
         order = np.arange(count)
         distance = np.log1p(order)
         self.rows += [
@@ -440,22 +414,22 @@ class _Measure:
         self.rows += [shifted[shift][5] == self.group for shift in (-1, 1)]
 
     def _page_vector(self) -> Floats:
-        words, chars, links, dots, stopwords, prose, blocks, leaning, tokens = self.totals
+        words, chars, links, dots, stopwords, prose, blocks, leaning, tokens = self.totals.tolist()
         groups = np.bincount(self.group)
         groups = groups[groups > 0]
         numbers = [
-            np.log1p(words),
-            np.log1p(blocks),
+            log1p(words),
+            log1p(blocks),
             links / max(chars, 1),
             dots / tokens,
             stopwords / tokens,
             prose / max(words, 1),
-            np.log1p(prose),
+            log1p(prose),
             leaning / tokens,
-            np.log1p(self.kinds[5].sum()),
+            log1p(self.kinds[5].sum()),
             np.count_nonzero(self.kinds[5]) / blocks,
             self.kinds[0].sum() / max(chars, 1),
-            np.log1p(groups.max()),
+            log1p(groups.max()),
             len(groups) / blocks,
         ]
         parts = [
@@ -493,14 +467,15 @@ class _Descent:
             place = children[parent] + 1
             children[parent] = place
             places.append(place)
-        self.leans, self.own_hints = lexicon.read_attributes(attributes)
+        self.leans, self.own_hints = zip(*lexicon.read_attributes(attributes), strict=True)
         self._inherit(outer)
 
     def _inherit(self, outer: list[int]) -> None:
         count = len(outer)
         self.depths, self.tag_bits, self.hints = depths, tag_bits, hints = [0] * count, [0] * count, [0] * count
         self.totals, self.lows, self.highs = totals, lows, highs = [0.0] * count, [0.0] * count, [0.0] * count
-        for i, (parent, tag, own, hint) in enumerate(zip(outer, self.tags, self.leans, self.own_hints, strict=True)):
+        rows = zip(outer, self.tags, self.leans, self.own_hints, strict=True)
+        for i, (parent, tag, own, hint) in enumerate(rows):
             depths[i] = depths[parent] + 1
             tag_bits[i] = tag_bits[parent] | ANCESTOR_TAGS.get(tag, 0)
             hints[i] = hints[parent] | hint
@@ -530,7 +505,7 @@ def _container_stats(sums: NDArray[np.float64], totals: NDArray[np.float64]) -> 
 
 def _describe_head(head: PageHead) -> list[float]:
     address = head.url.split("?")[0]
-    url_words = set(_CLASS_WORD.findall(address.lower()))
+    url_words = set(_URL_WORD.findall(address.lower()))
     path = address.rstrip("/").split("/")[3:]
     last = path[-1] if path else ""
     return [
@@ -545,8 +520,25 @@ def _describe_head(head: PageHead) -> list[float]:
     ]
 
 
-def _unpack(bits: Ints, count: int) -> NDArray[np.int64]:
-    return (bits >> np.arange(count)[:, None]) & 1
+def _find_among(hashes: Ints, wanted: Ints) -> NDArray[np.int32]:
+    """1 for every hash that is one of a few others."""
+    table = np.sort(wanted)
+    if not len(table):
+        return np.zeros(len(hashes), np.int32)
+    return np.equal(table.take(table.searchsorted(hashes), mode="clip"), hashes).astype(np.int32)
+
+
+def _find_changes(values: Ints) -> Ints:
+    """Where something else stands than before, from the first on."""
+    changed = np.ones(len(values), np.bool_)
+    np.not_equal(values[1:], values[:-1], out=changed[1:])
+    return np.flatnonzero(changed)
+
+
+def _unpack(bits: Ints, count: int) -> NDArray[np.uint8]:
+    """One row per bit, from the lowest."""
+    octets = bits.astype("<i8", copy=False).view(np.uint8).reshape(-1, 8)
+    return np.unpackbits(octets, axis=1, count=count, bitorder="little").T
 
 
 def _shift(table: NDArray[np.float64], by: int) -> NDArray[np.float64]:
@@ -566,4 +558,5 @@ def _windows(sums: NDArray[np.float64], reach: int) -> tuple[NDArray[np.float64]
     order = np.arange(count)
     low = np.maximum(order - reach, 0)
     high = np.minimum(order + 1 + reach, count)
-    return (sums[:, order] - sums[:, low]) / reach, (sums[:, high] - sums[:, order + 1]) / reach
+    before, after = sums[:, :-1] - sums.take(low, axis=1), sums.take(high, axis=1) - sums[:, 1:]
+    return before / reach, after / reach

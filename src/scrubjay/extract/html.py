@@ -57,7 +57,7 @@ def parse_html(text: str) -> etree._Element | None:
 def _empty_head(root: etree._Element) -> None:
     """Move content out of the head. libxml2 knows HTML 4 only: in a page that leaves out `<body>`, as HTML 5 allows, a
     `<main>` does not end the head for it."""
-    head = root.find("head")
+    head = next(root.iterchildren("head"), None)
     misplaced = [] if head is None else [child for child in head if child.tag not in _HEAD_TAGS]
     if not misplaced:
         return
@@ -143,8 +143,11 @@ def _ld_types(value: Any, depth: int) -> Iterator[str]:
 
 def _or_structured(blocks: tuple[MarkdownBlock, ...], metadata: Mapping[str, Any]) -> tuple[MarkdownBlock, ...]:
     """A page that scripts would have filled often carries its text as JSON-LD: better that than a shell."""
-    if sum(block.text.count(" ") + 1 for block in blocks) >= _SPARSE_WORDS:
-        return blocks
+    words = 0
+    for block in blocks:
+        words += block.text.count(" ") + 1
+        if words >= _SPARSE_WORDS:
+            return blocks
     bodies = [body for body in _ld_bodies(metadata.get("json_ld", ()), 6) if len(body.split()) >= _SPARSE_WORDS // 2]
     texts = [" ".join(line.split()) for body in dict.fromkeys(bodies) for line in body.split("\n")]
     texts = [line for line in texts if line]

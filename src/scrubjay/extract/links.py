@@ -20,9 +20,10 @@ MAX_ANCHOR_TEXT = 300
 CONTEXT_CHARACTERS = 200
 _BLOCK_CHARACTERS = 600
 _MAX_PLAIN = MAX_URL_LENGTH // 2
+_MAX_PLAIN_ORIGIN = 253
 _INLINE = frozenset({"span", "b", "strong", "em", "i", "u", "small", "font", "sup", "sub", "code", "mark", "abbr"})
 
-text_of = cast("Callable[[etree._Element], str]", etree.XPath("string()", smart_strings=False))
+_string = cast("Callable[[etree._Element], str]", etree.XPath("string()", smart_strings=False))
 # An address of these letters only, without dot segments, is already what a WHATWG parser would make of it, and that
 # parser is what costs the most here. A test compares the two ways.
 _LETTERS = r"A-Za-z0-9_~/.:@!$&()*+,;="
@@ -62,13 +63,26 @@ def collapse(text: str) -> str:
     return " ".join(text.split())
 
 
+def text_of(element: etree._Element) -> str:
+    """All the text in an element. Most have no more than one other in them: to look takes less time than an XPath."""
+    inner = len(element)
+    if not inner:
+        return element.text or ""
+    if inner == 1:
+        child = element[0]
+        if not len(child) and isinstance(child.tag, str):  # a comment has none, and its text is not the page's
+            return f"{element.text or ''}{child.text or ''}{child.tail or ''}"
+    return _string(element)
+
+
 def resolve_href(href: str, base: str) -> str | None:
     """The whole of an address as a page writes it, without its fragment, or None when it cannot be fetched."""
     return _resolve(href, base, _origin_of(base))
 
 
 def _base_of(root: etree._Element, url: str) -> str:
-    element = root.find("head/base")
+    head = next(root.iterchildren("head"), None)
+    element = next(head.iterchildren("base"), None) if head is not None else None
     href = element.get("href") if element is not None else None
     if not href:
         return url
@@ -81,6 +95,9 @@ def _base_of(root: etree._Element, url: str) -> str:
 @lru_cache(maxsize=1024)
 def _origin_of(url: str) -> str:
     """`https://host` without a slash, or nothing for an address that has none."""
+    slash = url.find("/", 8)
+    if slash > 0 and len(url) < _MAX_PLAIN and _has_plain_origin(url[:slash]):
+        return url[:slash]
     try:
         text = parse_url(url).text
     except UrlInvalid:
@@ -109,14 +126,15 @@ def _resolve_rooted(origin: str, href: str) -> str | None:
 
 @lru_cache(maxsize=16_384)
 def _resolve_absolute(href: str) -> str | None:
-    address = href.partition("#")[0] if "#" in href else href
+    return _as_plain(href.partition("#")[0] if "#" in href else href) or _resolve_slowly(href, None)
+
+
+def _as_plain(address: str) -> str | None:
+    """The address as it would be fetched, if that can be told without a parser."""
     slash = address.find("/", 8)
     if slash < 0:
-        if _has_plain_origin(address):
-            return address + "/"
-    elif _has_plain_origin(address[:slash]) and _is_plain(address[slash:]):
-        return address
-    return _resolve_slowly(href, None)
+        return address + "/" if _has_plain_origin(address) else None
+    return address if _has_plain_origin(address[:slash]) and _is_plain(address[slash:]) else None
 
 
 def _is_plain(path: str) -> bool:
@@ -127,12 +145,36 @@ def _is_plain(path: str) -> bool:
 
 @lru_cache(maxsize=4_096)
 def _has_plain_origin(origin: str) -> bool:
-    return _PLAIN_ORIGIN.fullmatch(origin) is not None
+    return len(origin) <= _MAX_PLAIN_ORIGIN and _PLAIN_ORIGIN.fullmatch(origin) is not None
 
 
 @lru_cache(maxsize=4_096)
 def _resolve_relative(base: str, href: str) -> str | None:
-    return _resolve_slowly(href, base)
+    joined = _join(base, href.partition("#")[0])
+    return (_as_plain(joined) if joined else None) or _resolve_slowly(href, base)
+
+
+def _join(base: str, reference: str) -> str | None:
+    """The address of a reference relative to a base, both written plainly; None where that cannot be told."""
+    if reference.startswith("//"):
+        return base[: base.find(":") + 1] + reference
+    page = _page_of(base)
+    if page is None or not reference or ":" in reference:
+        return None
+    if reference.startswith("?"):
+        return page + reference
+    folder = page[: page.rindex("/") + 1]
+    while reference.startswith(("./", "../")):
+        dots, _, reference = reference.partition("/")
+        if dots == ".." and folder.count("/") > 3:
+            folder = folder[: folder.rindex("/", 0, -1) + 1]
+    return folder + reference
+
+
+@lru_cache(maxsize=1024)
+def _page_of(base: str) -> str | None:
+    """A base up to its query, if it is written plainly."""
+    return _as_plain(base.partition("#")[0].partition("?")[0])
 
 
 def _resolve_slowly(href: str, base: str | None) -> str | None:
@@ -143,8 +185,7 @@ def _resolve_slowly(href: str, base: str | None) -> str | None:
 
 
 def _words_of(element: etree._Element) -> str:
-    text = (element.text or "") if not len(element) else text_of(element)
-    text = " ".join(text.split())
+    text = " ".join(text_of(element).split())
     if not text:
         text = element.get("title") or element.get("aria-label") or _image_words(element)
     return text if len(text) <= MAX_ANCHOR_TEXT else text[:MAX_ANCHOR_TEXT]

@@ -131,6 +131,28 @@ def test_the_quick_way_gives_what_the_address_parser_gives(scheme: str, host: st
     assert resolve_href(href, URL) == expected
 
 
+_BASES = [
+    URL,
+    "https://example.com",
+    "http://example.com/a//b/../c.html#d?e",
+    "https://EXAMPLE.com:8443/%2e/x",
+    "about:x",
+]
+_STEPS = ["", ".", "..", "./", "../", "../../", "//", "?", "//a.b.org", "//a.b.org/", "x:", "./../"]
+
+
+@given(st.sampled_from(_BASES), st.sampled_from(_STEPS), st.lists(st.sampled_from([*_PIECES, "../", "./", "#"])))
+def test_the_quick_way_joins_a_relative_address_as_the_parser_does(base: str, step: str, pieces: list[str]) -> None:
+    href = step + "".join(pieces)
+    if href.startswith(("#", "/")) and not href.startswith("//"):
+        href = "a" + href
+    try:
+        expected: str | None = parse_url(href, base).text if href else None
+    except UrlInvalid:
+        expected = None
+    assert resolve_href(href, base) == expected
+
+
 def test_a_hundred_links_take_well_under_a_millisecond() -> None:
     html = "".join(f'<li><a href="/section/{n}/page-{n}.html">Page number {n}</a></li>' for n in range(100))
     parser = etree.HTMLParser(recover=True, encoding="utf-8")
