@@ -30,6 +30,7 @@ from scrubjay.jobs.context import JobContext
 from scrubjay.jobs.kinds import JobKind
 from scrubjay.model.clock import utc_now
 from scrubjay.model.plan import (
+    ENDED_STATES,
     Change,
     Fate,
     LedgerEntry,
@@ -54,10 +55,14 @@ from scrubjay.storage.ledger import Ledger, LedgerState
 from scrubjay.storage.operation_items import OperationItems
 from scrubjay.storage.operations import Operations
 from scrubjay.storage.plans import Plans
+from scrubjay.telemetry import get_logger
 
 REVISITED_SHARE = 0.7  # of an adaptive run's requests; the rest is for pages that are new
 RECOVERED = "Recovered during startup"
 MESSAGE_LENGTH = 2000
+WRITTEN_AT_ONCE = 1000  # rows of one transaction, which others wait for
+
+log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +113,8 @@ class PlanRuns:
                 )
         except NotFound as error:
             raise JobFailedForGood(f"There is nothing to run any more: {error.message}") from error
+        if operation.state in ENDED_STATES:
+            raise JobFailedForGood("The run is over; start the plan for another one.")
         return await _Run(self, context, plan, operation).go()
 
 
@@ -122,12 +129,16 @@ class _Run:
         self._is_partial = operation.trigger is Trigger.ADAPTIVE
 
     async def go(self) -> Mapping[str, Any]:
-        connector = self._type.open(self._plan, self._runs.tools)
+        """The whole run, and how it ends: well, stopped by somebody, put off until something is back, or failed."""
         try:
             await self._begin()
-            if self._context.state.get("phase") != "retrieving":
-                await self._enumerate(connector)
-            await self._retrieve(connector)
+            connector = self._type.open(self._plan, self._runs.tools)
+            try:
+                if self._context.state.get("phase") != "retrieving":
+                    await self._enumerate(connector)
+                await self._retrieve(connector)
+            finally:
+                await connector.close()
             return await self._finish()
         except JobTakenOver:
             raise
@@ -140,13 +151,12 @@ class _Run:
             await self._end(OperationState.FAILED, f"Given up after several tries: {error}")
             raise
         except Exception as error:
+            if not isinstance(error, ScrubjayError):
+                log.exception("a run failed", plan_id=self._plan.id)
             message = error.message if isinstance(error, ScrubjayError) else f"{type(error).__name__}: {error}"
             await self._end(OperationState.FAILED, message)
-            if isinstance(error, ScrubjayError):
-                raise JobFailedForGood(message) from error
-            raise
-        finally:
-            await connector.close()
+            # Not tried again: the plan stands still by now, and its next run begins anew.
+            raise JobFailedForGood(message) from error
 
     async def _begin(self) -> None:
         if self._operation.started_at is None:
@@ -269,7 +279,9 @@ class _Run:
                         document_id=entry.document_id,
                     )
                 )
-            await OperationItems(connection).add_many(rows)
+        for start in range(0, len(rows), WRITTEN_AT_ONCE):
+            async with self._context.transaction() as connection:
+                await OperationItems(connection).add_many(rows[start : start + WRITTEN_AT_ONCE])
 
     def _work(self, change: Change, item: SourceItem) -> OperationItem:
         return OperationItem(

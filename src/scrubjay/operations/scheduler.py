@@ -6,6 +6,7 @@ at every start, and at every turn.
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from datetime import timedelta
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -42,18 +43,20 @@ class PlanScheduler:
         self._files = files
         self._due_seconds = due_seconds
         self._task: asyncio.Task[None] | None = None
+        self._over = asyncio.Event()
 
     async def start(self) -> None:
         await self.recover()
         self._task = asyncio.create_task(self._keep_time(), name="plans.scheduler")
 
     async def stop(self) -> None:
+        """Not cancelled: a connection that is cut off in the middle of a statement stays open."""
+        self._over.set()
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await self._task
 
     async def _keep_time(self) -> None:
-        while True:
+        while not self._over.is_set():
             try:
                 if await self._is_turn("plans.due", self._due_seconds):
                     await self.recover()
@@ -62,7 +65,9 @@ class PlanScheduler:
                     await self.remove_old()
             except (ScrubjayError, SQLAlchemyError, OSError) as error:
                 log.warning("plans were not looked after; trying again", reason=str(error))
-            await asyncio.sleep(min(LOOK_SECONDS, self._due_seconds))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(min(LOOK_SECONDS, self._due_seconds)):
+                    await self._over.wait()
 
     async def _is_turn(self, name: str, seconds: float) -> bool:
         async with self._database.writing() as connection:
