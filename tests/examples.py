@@ -287,7 +287,7 @@ def _plan(family: Family) -> Plan:
     return Plan(
         tenant_id=family.tenant_id,
         name=unique("plan"),
-        repository_type=RepositoryType.SHAREPOINT,
+        repository_type=RepositoryType.SHAREPOINT.value,
         repository_settings=NESTED,
         ingestion_settings=IngestionSettings(
             ingestion_rule_id=new_id("irule"), collection_id=family.collection.id, bucket_name=UNICODE

@@ -162,7 +162,7 @@ def key_of(repository: AnyRepository, item: Any) -> Sequence[str]:
 
 def a_change(repository: AnyRepository, item: Any) -> Mapping[str, Any]:
     """Another value for one field that is not part of any key."""
-    for name in ("created_at", "updated_at", "at", "last_seen_at", "seen_at", "changed_at"):
+    for name in ("created_at", "updated_at", "at", "last_seen_at", "seen_at", "changed_at", "last_modified_at"):
         if hasattr(item, name):
             return {name: LATER + timedelta(seconds=1)}
     raise AssertionError(f"{repository.__name__} has no time to change")
@@ -447,11 +447,13 @@ async def test_a_deleted_parent_takes_its_children_along(
             await repository(connection).add(example(repository, other))
     async with database.writing() as connection:
         assert all([await children_of(connection, each, **{column: parent_id}) for each in children])
+        others = [await children_of(connection, each, **{column: getattr(other, parent).id}) for each in children]
+        assert all(others)
         assert await parents(connection).delete(family.tenant_id, parent_id)
     async with database.reading() as connection:
-        for repository in children:
+        for repository, number in zip(children, others, strict=True):
             assert await children_of(connection, repository, **{column: parent_id}) == 0
-            assert await children_of(connection, repository, **{column: getattr(other, parent).id}) == 1
+            assert await children_of(connection, repository, **{column: getattr(other, parent).id}) == number
 
 
 async def test_a_deleted_collection_leaves_its_documents(database: Database, family: Family) -> None:

@@ -11,7 +11,7 @@ from datetime import timedelta
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from scrubjay.errors import ScrubjayError
+from scrubjay.errors import Conflict, ScrubjayError
 from scrubjay.jobs.signals import JobSignals
 from scrubjay.model.clock import utc_now
 from scrubjay.model.job import JobState
@@ -70,8 +70,11 @@ class PlanScheduler:
                     await self._over.wait()
 
     async def _is_turn(self, name: str, seconds: float) -> bool:
-        async with self._database.writing() as connection:
-            return await Turns(connection).take(name, seconds, utc_now())
+        try:
+            async with self._database.writing() as connection:
+                return await Turns(connection).take(name, seconds, utc_now())
+        except Conflict:
+            return False  # somebody else took the first one
 
     async def begin_due(self) -> int:
         """Begin every run whose time has come; a plan that missed several of its times runs once."""

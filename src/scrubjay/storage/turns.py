@@ -6,7 +6,6 @@ from datetime import datetime, timedelta
 from sqlalchemy import String, or_, update
 from sqlalchemy.orm import Mapped, mapped_column
 
-from scrubjay.errors import Conflict
 from scrubjay.storage.repository import Base, Repository, table_options
 from scrubjay.storage.types import UtcDateTime
 
@@ -46,9 +45,5 @@ class Turns(Repository[Turn]):
             return True
         if await self.find(TurnRow.name == name) is not None:
             return False
-        try:
-            async with self.connection.begin_nested():
-                await self.add(Turn(name=name, next_at=following))
-        except Conflict:
-            return False  # somebody else was the first ever
+        await self.add(Turn(name=name, next_at=following))  # Conflict, when somebody else was the first ever
         return True

@@ -18,6 +18,7 @@ from scrubjay.model.content import GenerationState
 from scrubjay.model.crawl_spec import CrawlStrategy
 from scrubjay.model.crawling import CrawledPage, FrontierItem, FrontierStatus, PageSeen, SiteMemory
 from scrubjay.model.job import Job, Schedule
+from scrubjay.model.plan import Change, Fate, WorkState
 from scrubjay.settings import Settings
 from scrubjay.storage import schema
 from scrubjay.storage.chunks import Chunks
@@ -33,6 +34,10 @@ from scrubjay.storage.ingest_queue import IngestQueue
 from scrubjay.storage.job_events import JobEvents
 from scrubjay.storage.jobs import Jobs
 from scrubjay.storage.keys import ApiKeys
+from scrubjay.storage.ledger import Ledger
+from scrubjay.storage.operation_items import OperationItems
+from scrubjay.storage.operations import Operations
+from scrubjay.storage.plans import Plans
 from scrubjay.storage.repository import Repository
 from scrubjay.storage.schedules import Schedules
 from scrubjay.storage.sign_ins import SignIns
@@ -40,6 +45,7 @@ from scrubjay.storage.site_memories import SiteMemories
 from scrubjay.storage.tables import metadata
 from scrubjay.storage.tags import Tags
 from scrubjay.storage.tenants import Tenants
+from scrubjay.storage.turns import Turns
 from scrubjay.storage.types import EnumText
 from scrubjay.storage.versions import DocumentVersions
 from scrubjay.storage.vocabulary import Vocabulary
@@ -264,7 +270,7 @@ def shared_calls(repository: type[Repository[Any]], family: Family) -> Mapping[s
     }
 
 
-def own_calls(family: Family) -> Mapping[type[Repository[Any]], Mapping[str, Call]]:
+def own_calls(family: Family) -> Mapping[type[Repository[Any]], Mapping[str, Call]]:  # noqa: C901 - a table
     """How the methods that only one repository has can be called."""
     tenant_id, job_id = family.tenant_id, family.job.id
     schedule = Schedule(tenant_id=tenant_id, name="s", kind="k", next_run_at=MOMENT)
@@ -291,6 +297,19 @@ def own_calls(family: Family) -> Mapping[type[Repository[Any]], Mapping[str, Cal
 
     async def take_pages(queue: IngestQueue) -> None:
         assert await queue.next(job_id, 5)
+
+    async def read_states(ledger: Ledger) -> None:
+        await ledger.states(family.plan.id)
+        await ledger.states(family.plan.id, asked_by=job_id)
+
+    async def note_unchanged(ledger: Ledger) -> None:
+        entry = example(Ledger, family)
+        await ledger.add(entry)
+        await ledger.note_unchanged(family.plan.id, [entry.key_hash], LATER)
+
+    async def take_turn(turns: Turns) -> None:
+        assert await turns.take("a turn", 60, MOMENT)
+        assert not await turns.take("a turn", 60, MOMENT)
 
     async def claim(jobs: Jobs) -> None:
         await jobs.add(due)
@@ -349,7 +368,43 @@ def own_calls(family: Family) -> Mapping[type[Repository[Any]], Mapping[str, Cal
             "release": lambda frontier: frontier.release(job_id),
             "note_of": lambda frontier: frontier.note_of(job_id, "h"),
             "tally": lambda frontier: frontier.tally(job_id),
+            "clear": lambda frontier: frontier.clear("x"),
         },
+        Plans: {
+            "take": lambda plans: plans.take(family.plan, "o", MOMENT, next_crawl_at=LATER),
+            "end_run": lambda plans: plans.end_run(family.plan.id, "o", last_crawl_success=True),
+            "due": lambda plans: plans.due(LATER),
+            "running": lambda plans: plans.running(),
+            "all": lambda plans: plans.all(),
+        },
+        Operations: {
+            "change": lambda operations: operations.change("o", status_message="x"),
+            "of_plan": lambda operations: operations.of_plan(family.plan.id, "o"),
+            "ended_before": lambda operations: operations.ended_before(family.plan.id, LATER),
+            "statistics": lambda operations: operations.statistics(family.plan.id),
+        },
+        OperationItems: {
+            "clear": lambda items: items.clear("o"),
+            "pending": lambda items: items.pending("o", Change.ADDED, 5),
+            "listing": lambda items: items.listing("o", change=Change.ADDED, states=[WorkState.DONE]),
+            "settle": lambda items: items.settle("o", [{"key_hash": "k", "state": WorkState.DONE}]),
+            "skip": lambda items: items.skip("o", Change.DELETED),
+            "unskip": lambda items: items.unskip("o", Change.DELETED),
+            "tally": lambda items: items.tally("o"),
+        },
+        Ledger: {
+            "states": read_states,
+            "listing": lambda ledger: ledger.listing(family.plan.id, fates=[Fate.PRESENT]),
+            "by_hashes": lambda ledger: ledger.by_hashes(family.plan.id, ["k"]),
+            "put": lambda ledger: ledger.put([example(Ledger, family)]),
+            "set_fate": lambda ledger: ledger.set_fate(family.plan.id, ["k"], Fate.RETIRED, missing_runs=0),
+            "note_missing": lambda ledger: ledger.note_missing(family.plan.id, "o"),
+            "note_unchanged": note_unchanged,
+            "tally": lambda ledger: ledger.tally(family.plan.id),
+            "unvisited": lambda ledger: ledger.unvisited(family.plan.id, job_id),
+            "history": lambda ledger: ledger.history(family.plan.id),
+        },
+        Turns: {"take": take_turn},
         CrawledPages: {
             "put": lambda pages: pages.put([page]),
             "confirm": lambda pages: pages.confirm("s", job_id, [seen]),
@@ -360,6 +415,11 @@ def own_calls(family: Family) -> Mapping[type[Repository[Any]], Mapping[str, Cal
             "doubtful_duplicates": lambda pages: pages.doubtful_duplicates(job_id),
             "with_content": lambda pages: pages.with_content("s", job_id, ["h"]),
             "acquit": lambda pages: pages.acquit("s", ["h"]),
+            "listing": lambda pages: pages.listing("s", job_id),
+            "depths": lambda pages: pages.depths("s", ["h"]),
+            "remove": lambda pages: pages.remove("s", ["x"]),
+            "remove_scope": lambda pages: pages.remove_scope("x"),
+            "sweep": lambda pages: pages.sweep("x", job_id),
         },
         Documents: {
             "by_keys": lambda documents: documents.by_keys(tenant_id, ["k"]),
@@ -431,6 +491,7 @@ def own_calls(family: Family) -> Mapping[type[Repository[Any]], Mapping[str, Cal
             "recall": lambda memories: memories.recall(tenant_id, "s", "h"),
             "newest_of_host": lambda memories: memories.newest_of_host(tenant_id, "h"),
             "put": lambda memories: memories.put(memory),
+            "remove_scope": lambda memories: memories.remove_scope("x"),
         },
     }
 
