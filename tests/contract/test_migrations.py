@@ -23,6 +23,8 @@ from scrubjay.settings import Settings
 from scrubjay.storage import schema, tables
 from scrubjay.storage.database import Database, open_database
 
+pytestmark = pytest.mark.slow  # minutes with their like: `make test-all` runs them
+
 REVISIONS = schema.known_revisions()
 HEAD = REVISIONS[-1]
 PATIENCE_SECONDS = 60

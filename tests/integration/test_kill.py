@@ -19,6 +19,8 @@ from scrubjay.settings import Settings
 from scrubjay.storage.jobs import Jobs
 from scrubjay.storage.workers import Workers
 
+pytestmark = pytest.mark.slow  # minutes with their like: `make test-all` runs them
+
 KILLS = 20
 TASK = {"steps": 500, "seconds": 0.02}
 LONGEST_RUN_SECONDS = 0.5

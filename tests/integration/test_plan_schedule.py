@@ -49,12 +49,16 @@ async def pool() -> AsyncIterator[ExtractionPool]:
         yield pool
 
 
+async def _take_no_turns(_: PlanScheduler) -> None:
+    """Tests take the turns themselves."""
+
+
 @pytest_asyncio.fixture(loop_scope="module")
 async def planner(
     settings: Settings, pool: ExtractionPool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> AsyncIterator[Planner]:
     monkeypatch.setattr("scrubjay.bootstrap._open_pool", lambda _: nullcontext(pool))
-    monkeypatch.setattr("scrubjay.operations.scheduler.LOOK_SECONDS", 3600)  # tests take the turns themselves
+    monkeypatch.setattr(PlanScheduler, "_keep_time", _take_no_turns)
     chosen = settings.model_copy(
         update={"allowed_private_networks": (ip_network("127.0.0.0/8"),), "file_roots": (tmp_path,)}
     )

@@ -28,6 +28,8 @@ from scrubjay.storage.job_events import JobEvents
 from scrubjay.storage.jobs import Jobs
 from scrubjay.storage.workers import Workers
 
+pytestmark = pytest.mark.slow  # minutes with their like: `make test-all` runs them
+
 FINISHED = (JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED)
 
 

@@ -21,6 +21,8 @@ from tests.site import Reply, Site, running_site
 from tests.site_pages import GeneratedPages
 from warcio.archiveiterator import ArchiveIterator
 
+pytestmark = pytest.mark.slow  # minutes with their like: `make test-all` runs them
+
 LOOPBACK = {"SCRUBJAY_ALLOWED_PRIVATE_NETWORKS": "127.0.0.0/8", "SCRUBJAY_EXTRACT_PROCESSES": "1"}
 PATIENCE_SECONDS = 100
 IN_FLIGHT = 2 * 16 + 16  # the window of a crawl with 16 requests at a time

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from tests.acceptance.command_line import SCRUBJAY, environment, run, the_sentence
 
+pytestmark = pytest.mark.slow  # minutes with their like: `make test-all` runs them
+
 ACORNS = "# Acorns\n\nJays hide acorns in autumn.\n\n## Winter\n\nThey find them again under the snow.\n"
 OWLS = "Owls hunt mice at night."
 NO_ID = "adoc_001k7hiia17emv9aro7pqc9a9sk"

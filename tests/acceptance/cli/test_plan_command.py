@@ -18,7 +18,7 @@ from tests.site import Reply, Site, running_site
 
 from scrubjay.model.ids import ID_LENGTH
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.slow]
 
 LOOPBACK = {"SCRUBJAY_ALLOWED_PRIVATE_NETWORKS": "127.0.0.0/8", "SCRUBJAY_EXTRACT_PROCESSES": "1"}
 SPRING = "Jays now hide their acorns in spring as well, and everybody wonders why they do. " * 4

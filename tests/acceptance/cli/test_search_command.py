@@ -22,6 +22,8 @@ NOTES = {
 }
 LOOPBACK = {"SCRUBJAY_ALLOWED_PRIVATE_NETWORKS": "127.0.0.0/8", "SCRUBJAY_EXTRACT_PROCESSES": "1"}
 PATIENCE_SECONDS = 60
+pytestmark = pytest.mark.slow  # minutes with their like: `make test-all` runs them
+
 MANY = 60
 
 

@@ -19,6 +19,8 @@ from tests.acceptance.rag.test_openapi import PATIENCE_SECONDS, QUICK, Target, a
 
 from scrubjay.api.app import app_around
 
+pytestmark = pytest.mark.slow  # minutes with their like: `make test-all` runs them
+
 DOCUMENT = schemathesis.openapi.from_dict(app_around(None).openapi()).include(path_regex=r"^/v1\.0/")  # type: ignore[arg-type]
 OPERATIONS = [result.ok() for result in DOCUMENT.get_all_operations()]
 

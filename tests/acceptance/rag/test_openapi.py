@@ -22,6 +22,8 @@ from tests.acceptance.house import some_ids
 
 from scrubjay.api.app import app_around
 
+pytestmark = pytest.mark.slow  # minutes with their like: `make test-all` runs them
+
 load_all_checks()
 CHECKED = CHECKS.get_by_names(
     [
