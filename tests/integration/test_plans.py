@@ -138,6 +138,7 @@ async def test_a_page_that_nothing_links_to_any_more_but_that_is_there_stays(pla
         pytest.param(Reply("down", 503), id="all 503"),
         pytest.param(Reply("<form><input type=password></form> Please log in", 401), id="login wall"),
         pytest.param(redirect("http://localhost:1/"), id="moved to where nobody answers"),
+        pytest.param(redirect("http://gone.invalid/"), id="a name that is gone"),
         pytest.param(Reply("", 200), id="empty pages"),
     ],
 )
