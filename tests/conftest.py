@@ -17,9 +17,21 @@ from scrubjay.cli.context import GC_THRESHOLD
 from scrubjay.settings import Settings
 
 # The developer's own Scrubjay must not change what is tested.
-for _name in [name for name in os.environ if name.startswith("SCRUBJAY_")]:
+for _name in [name for name in os.environ if name.startswith(("SCRUBJAY_", "OTEL_", "OPENAI_", "AZURE_OPENAI_"))]:
     if not _name.startswith("SCRUBJAY_TEST_"):
         del os.environ[_name]
+
+
+# Folders whose tests are many, or drive a browser: minutes together, which `make test-all` takes.
+SLOW_FOLDERS = ("acceptance/actions", "acceptance/dashboard", "acceptance/openai_door")
+
+
+@pytest.hookimpl(tryfirst=True)  # before what is marked is left out
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if str(item.path.relative_to(here).parent.as_posix()).startswith(SLOW_FOLDERS):
+            item.add_marker(pytest.mark.slow)
 
 
 def pytest_collection_finish() -> None:

@@ -14,6 +14,7 @@ from typing import Any
 from sqlalchemy import Constraint, Table, UniqueConstraint
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from scrubjay.model.agent import Agent
 from scrubjay.model.content import (
     Chunk,
     ChunkContentType,
@@ -44,7 +45,14 @@ from scrubjay.model.crawling import (
 )
 from scrubjay.model.ids import new_id
 from scrubjay.model.job import Job, JobEvent, JobPriority, JobRequest, JobState, Schedule, Worker
-from scrubjay.model.knowledge import Assistant, Domain, InventoryFile, Response, VectorStoreFile
+from scrubjay.model.knowledge import (
+    Assistant,
+    InventoryFile,
+    Response,
+    VectorStoreBatch,
+    VectorStoreFile,
+)
+from scrubjay.model.numbered_job import NumberedJob
 from scrubjay.model.plan import (
     Change,
     DeletionSettings,
@@ -64,7 +72,9 @@ from scrubjay.model.plan import (
     WorkState,
 )
 from scrubjay.model.tenant import ApiKey, Scope, SignIn, Tenant
-from scrubjay.model.watching import Delivery, DeliveryStatus, Story, Watch, WatchItem, WatchKind, Webhook
+from scrubjay.model.watching import ItemState, Story, Throttle, ThrottleLevel, Watch, WatchItem, WatchKind
+from scrubjay.model.webhook import Delivery, DeliveryStatus, Webhook
+from scrubjay.storage.agents import Agents
 from scrubjay.storage.chunks import Chunks
 from scrubjay.storage.collections import Collections
 from scrubjay.storage.configs import CrawlConfigs
@@ -73,17 +83,23 @@ from scrubjay.storage.crawled_pages import CrawledPages
 from scrubjay.storage.deliveries import Deliveries
 from scrubjay.storage.document_logs import DocumentLogs
 from scrubjay.storage.documents import Documents
-from scrubjay.storage.domains import Domains
 from scrubjay.storage.embeddings import Embeddings
 from scrubjay.storage.frontier import Frontier
 from scrubjay.storage.generations import Generations
 from scrubjay.storage.hosts import Hosts
 from scrubjay.storage.ingest_queue import IngestQueue
-from scrubjay.storage.inventory import Assistants, InventoryFiles, Responses, VectorStoreFiles
+from scrubjay.storage.inventory import (
+    Assistants,
+    InventoryFiles,
+    Responses,
+    VectorStoreBatches,
+    VectorStoreFiles,
+)
 from scrubjay.storage.job_events import JobEvents
 from scrubjay.storage.jobs import Jobs
 from scrubjay.storage.keys import ApiKeys
 from scrubjay.storage.ledger import Ledger
+from scrubjay.storage.numbered_jobs import NumberedJobs
 from scrubjay.storage.operation_items import OperationItems
 from scrubjay.storage.operations import Operations
 from scrubjay.storage.outbox import Outbox
@@ -100,7 +116,7 @@ from scrubjay.storage.tenants import Tenants
 from scrubjay.storage.turns import Turn, Turns
 from scrubjay.storage.versions import DocumentVersions
 from scrubjay.storage.vocabulary import Vocabulary, Word
-from scrubjay.storage.watches import Stories, Watches, WatchItems
+from scrubjay.storage.watches import Stories, Throttles, Watches, WatchItems
 from scrubjay.storage.webhooks import Webhooks
 from scrubjay.storage.workers import Workers
 
@@ -144,7 +160,7 @@ class Family:
     document: Document
     webhook: Webhook
     watch: Watch
-    files: list[InventoryFile]  # each is taken once, by a vector store
+    uploads: list[Document]  # each is taken once, by a vector store
 
     @property
     def tenant_id(self) -> str:
@@ -166,9 +182,15 @@ async def add_family(connection: AsyncConnection) -> Family:
             tenant_id=tenant_id, natural_key=new_hash(), url="https://example.org/", url_hash=new_hash(),
             host="example.org", domain="example.org", source=DocumentSource.API,
         ),
-        webhook=Webhook(tenant_id=tenant_id, url="https://example.org/hook"),
+        webhook=Webhook(tenant_id=tenant_id, url="https://example.org/hook", host="example.org"),
         watch=Watch(tenant_id=tenant_id, name="watch", url="https://example.org/feed", kind=WatchKind.FEED),
-        files=[InventoryFile(tenant_id=tenant_id, filename="a.pdf", blob_sha256=new_hash()) for _ in range(8)],
+        uploads=[
+            Document(
+                tenant_id=tenant_id, natural_key=new_hash(), url="upload://a.pdf", url_hash=new_hash(), host="",
+                domain="", source=DocumentSource.UPLOAD,
+            )
+            for _ in range(8)
+        ],
     )  # fmt: skip
     for repository, item in (
         (Tenants, family.tenant),
@@ -180,7 +202,7 @@ async def add_family(connection: AsyncConnection) -> Family:
         (Documents, family.document),
         (Webhooks, family.webhook),
         (Watches, family.watch),
-        *((InventoryFiles, file) for file in family.files),
+        *((Documents, document) for document in family.uploads),
     ):
         await repository(connection).add(item)  # type: ignore[arg-type]
     return family
@@ -393,7 +415,16 @@ def _watch(family: Family) -> Watch:
         etag='"🦜"',
         last_modified="Thu, 29 Feb 2024 23:59:59 GMT",
         last_fingerprint=new_hash(),
+        collection_id=family.collection.id,
+        threshold=PRECISE,
+        catch_up=True,
+        memory=NESTED,
         failures=2,
+        last_error=UNICODE,
+        notice=UNICODE,
+        escalated_until=LATER,
+        lease=new_id("wrk"),
+        last_success_at=MOMENT,
         last_polled_at=MOMENT,
         next_poll_at=LATER,
         created_at=MOMENT,
@@ -405,6 +436,9 @@ def _delivery(family: Family) -> Delivery:
         tenant_id=family.tenant_id,
         webhook_id=family.webhook.id,
         event="completed",
+        event_id=new_id("evt"),
+        position=BIG_NUMBER,
+        replay=2,
         body=UNICODE * 100,
         job_id=family.job.id,
         job_type="crawl",
@@ -413,6 +447,7 @@ def _delivery(family: Family) -> Delivery:
         max_attempts=3,
         response_status=503,
         response_body=UNICODE,
+        error=UNICODE,
         last_attempt_at=MOMENT,
         next_attempt_at=LATER,
         created_at=MOMENT,
@@ -535,6 +570,9 @@ EXAMPLES: Mapping[AnyRepository, Callable[[Family], Any]] = {
         content_sha256=new_hash(), content_sha1="1" * 40, content_md5="5" * 32, text_sha256=new_hash(),
         last_modified_at=MOMENT, document_id=new_id("adoc"), error=UNICODE,
     ),
+    Agents: lambda family: Agent(
+        tenant_id=family.tenant_id, name=f"agent-{secrets.token_hex(8)}", address=URL, created_at=MOMENT
+    ),
     Turns: lambda family: Turn(name=f"turn {secrets.token_hex(8)}", next_at=MOMENT),
     Vocabulary: lambda family: Word(tenant_id=family.tenant_id, word=secrets.token_hex(8) + "ß世🦜", created_at=MOMENT),
     Outbox: lambda family: OutboxEvent(
@@ -544,39 +582,47 @@ EXAMPLES: Mapping[AnyRepository, Callable[[Family], Any]] = {
     Watches: _watch,
     WatchItems: lambda family: WatchItem(
         tenant_id=family.tenant_id, watch_id=family.watch.id, key_hash=new_hash(), url=URL, title=UNICODE,
-        fingerprint=new_hash(), news_score=PRECISE, factors=NESTED, story_id=new_id("story"),
-        job_id=family.job.id, published_at=MOMENT, seen_at=LATER,
+        url_hash=new_hash(), site="example.org", lead=UNICODE, entry_hash=new_hash(), fingerprint=new_hash(),
+        state=ItemState.SUPPRESSED, reason=UNICODE, news_score=PRECISE, factors=NESTED, story_id=new_id("story"),
+        job_id=family.job.id, updates=3, published_at=MOMENT, news_at=LATER, seen_at=LATER,
+    ),
+    Throttles: lambda family: Throttle(
+        name=f"brake {secrets.token_hex(8)}", level=ThrottleLevel.SLOW, reason=UNICODE, changed_at=MOMENT
     ),
     Stories: lambda family: Story(
         tenant_id=family.tenant_id, title=UNICODE, features=NESTED, source_count=2, first_seen_at=MOMENT,
         last_seen_at=LATER, breaking_at=LATER, ended_at=LATER,
     ),
     Webhooks: lambda family: Webhook(
-        tenant_id=family.tenant_id, url=URL, plan_id=family.plan.id, events=("completed", UNICODE),
-        headers={"X-Ä": UNICODE}, sealed_secret="sealed:ß", sealed_previous_secret="sealed:ä", is_active=False,
-        failures=3, circuit_opened_at=MOMENT, created_at=MOMENT,
+        tenant_id=family.tenant_id, url=URL, host="höst", plan_id=family.plan.id, job_id=family.job.id,
+        events=("completed", UNICODE), headers={"X-Ä": UNICODE}, sealed_secret="sealed:ß",
+        sealed_previous_secret="sealed:ä", previous_secret_until=LATER, is_active=False, failures=3,
+        circuit_opened_at=MOMENT, last_position=BIG_NUMBER, next_attempt_at=LATER, lease_id=new_id("wrk"),
+        leased_until=LATER, created_at=MOMENT,
     ),
     Deliveries: _delivery,
-    Domains: lambda family: Domain(
-        tenant_id=family.tenant_id, domain_id=secrets.token_hex(8), name=UNICODE, description=UNICODE,
-        collection_id=family.collection.id, vector_store_name=UNICODE, sources=NESTED, created_at=MOMENT,
-        updated_at=LATER,
+    NumberedJobs: lambda family: NumberedJob(
+        number=secrets.randbelow(2**40) + 1, tenant_id=family.tenant_id, job_id=family.job.id, endpoint=URL,
+        folder="inventory/vector_stores", action="replicate", object_id=UNICODE, is_filed=True, created_at=MOMENT,
     ),
     InventoryFiles: lambda family: InventoryFile(
-        tenant_id=family.tenant_id, filename=UNICODE, purpose="batch", size_bytes=BIG_NUMBER,
+        tenant_id=family.tenant_id, filename=UNICODE, purpose="batch", content_type="text/x-ß", size_bytes=BIG_NUMBER,
         blob_sha256=new_hash(), status="uploaded", created_at=MOMENT,
     ),
     VectorStoreFiles: lambda family: VectorStoreFile(
-        tenant_id=family.tenant_id, collection_id=family.collection.id, file_id=family.files.pop().id,
-        document_id=family.document.id, batch_id=new_id("file"), status="completed", last_error=NESTED,
-        attributes=NESTED, chunking=NESTED, usage_bytes=BIG_NUMBER, created_at=MOMENT,
+        document_id=family.uploads.pop().id, tenant_id=family.tenant_id, file_id=new_id("file"), job_id=family.job.id,
+        batch_id=new_id("vsfb"), is_cancelled=True, attributes=NESTED, created_at=MOMENT,
+    ),
+    VectorStoreBatches: lambda family: VectorStoreBatch(
+        tenant_id=family.tenant_id, collection_id=family.collection.id, cancelled_at=LATER, created_at=MOMENT,
     ),
     Assistants: lambda family: Assistant(
         tenant_id=family.tenant_id, name=UNICODE, description=UNICODE, model="mödel", instructions=UNICODE,
         details=NESTED, created_at=MOMENT,
     ),
     Responses: lambda family: Response(
-        tenant_id=family.tenant_id, model="mödel", status="failed", previous_response_id=new_id("resp"),
-        conversation_id=new_id("resp"), body=NESTED, created_at=MOMENT,
+        tenant_id=family.tenant_id, id=f"resp_{secrets.token_hex(24)}", model="mödel", status="failed",
+        previous_response_id=f"resp_{secrets.token_hex(24)}", conversation_id=f"conv_{secrets.token_hex(24)}",
+        body=NESTED, created_at=MOMENT,
     ),
 }  # fmt: skip

@@ -16,11 +16,14 @@ import obstore
 import pytest
 from obstore.store import S3Store
 from tests.servers import S3Server
+from tests.sharepoint_app import app_settings
+from tests.sharepoint_server import SharePointServer
 from tests.site import Site
 
 from scrubjay.connectors.feed import FEED
 from scrubjay.connectors.filesystem import FILE
 from scrubjay.connectors.s3 import S3
+from scrubjay.connectors.sharepoint.source import SHAREPOINT
 from scrubjay.connectors.source import Connector, ConnectorType, Tools, secret_context
 from scrubjay.connectors.web_job import WebCrawler
 from scrubjay.crawl.addresses import EgressGuard
@@ -35,7 +38,7 @@ from scrubjay.model.clock import utc_now
 from scrubjay.model.job import Job
 from scrubjay.model.plan import Plan, RepositoryType
 from scrubjay.model.source import SourceItem
-from scrubjay.model.tenant import Tenant
+from scrubjay.model.tenant import DEFAULT_TENANT_ID, Tenant
 from scrubjay.settings import Settings
 from scrubjay.storage.blobs import open_blob_store
 from scrubjay.storage.cache_memory import MemoryCache
@@ -125,7 +128,7 @@ async def open_workplace(home: Path, *, allowed: Sequence[Any] = (LOOPBACK,)) ->
     pool = ExtractionPool(processes=1)
     try:
         await require_current(database, auto_migrate=True)
-        tenant = Tenant(name="tests")
+        tenant = Tenant(id=DEFAULT_TENANT_ID, name="tests")
         async with database.writing() as connection:
             await Tenants(connection).add(tenant)
         crawler = WebCrawler(
@@ -217,6 +220,28 @@ class BucketSource(Source):
 
     async def remove(self, name: str) -> None:
         await obstore.delete_async(self.store, f"notes/{name}.txt")
+
+
+class SharePointSource(Source):
+    kind = SHAREPOINT
+
+    def __init__(self, server: SharePointServer) -> None:
+        self.server = server
+        self.library = server.add_site().documents
+        self.settings = {"site_url": f"{server.url}/sites/demo", "library": "/Shared Documents/notes"}
+        self.unreachable = {"site_url": f"{server.url}/sites/nowhere"}
+        self.library.add_folder("notes")
+
+    def place(self, workplace: Workplace) -> Workplace:
+        ours = app_settings(self.server, workplace.tools.crawler.settings.home)
+        names = [name for name in type(ours).model_fields if name.startswith("sharepoint_")]
+        return workplace.with_settings(**{name: getattr(ours, name) for name in names})
+
+    async def put(self, name: str, text: str) -> str:
+        return self.library.put(f"notes/{name}.txt", text.encode()).path
+
+    async def remove(self, name: str) -> None:
+        self.library.remove(f"notes/{name}.txt")
 
 
 class FeedSource(Source):

@@ -10,6 +10,7 @@ import pytest
 from scrubjay.jobs.context import JobContext
 from scrubjay.jobs.engine import JobEngine
 from scrubjay.jobs.kinds import JobKind, JobKinds
+from scrubjay.jobs.live import EventHub
 from scrubjay.jobs.signals import JobSignals
 from scrubjay.model.job import Job, JobEvent, JobRequest, JobState
 from scrubjay.model.tenant import Principal
@@ -52,7 +53,8 @@ class Workshop:
         self.kinds = kinds
         self.who = who
         self.signals = JobSignals(cache)
-        self.jobs = JobService(database, self.signals, kinds)
+        self.hub = EventHub(database, self.signals, poll_seconds=0.05)
+        self.jobs = JobService(database, self.signals, kinds, self.hub)
 
     @asynccontextmanager
     async def working(self, **changes: Any) -> AsyncIterator[JobEngine]:

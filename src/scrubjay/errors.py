@@ -25,6 +25,7 @@ ScrubjayError
 ├── FetchFailed               a request that ended without a usable answer; has an error_type
 ├── ExtractionFailed          content that could not be turned into text; has an error_type
 ├── JobFailedForGood          a handler says that trying again is useless
+├── FollowerTooSlow           somebody who follows a log did not take what it was handed
 └── StartupError              one sentence saying what to do; the process exits
     ├── ConfigurationError
     ├── HomeUnusable
@@ -148,6 +149,8 @@ class CircuitOpen(HostBlocked):
 class FetchFailed(ScrubjayError):
     """The page could not be fetched."""
 
+    never_sent = False  # nobody was reached, so nothing was asked for
+
     def __init__(self, message: str | None = None, *, error_type: str = "connection", **details: Any) -> None:
         super().__init__(message, error_type=error_type, **details)
         self.error_type = error_type
@@ -163,6 +166,14 @@ class ExtractionFailed(ScrubjayError):
 
 class JobFailedForGood(ScrubjayError):
     """Trying this job again would not help."""
+
+
+class FollowerTooSlow(ScrubjayError):
+    """This listener was too slow; go on after the last event that it got."""
+
+    def __init__(self, message: str | None = None, *, position: int = 0) -> None:
+        super().__init__(message, after=position)
+        self.position = position
 
 
 class StartupError(ScrubjayError):

@@ -3,6 +3,7 @@
 `docs/reference/settings.md` is generated from the descriptions below (`make docs`); a test keeps the two equal.
 """
 
+import os
 import tomllib
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
@@ -24,6 +25,11 @@ CONFIG_FILE = "scrubjay.toml"
 DEFAULT_HOME = Path(".scrubjay")
 
 
+def _environment(name: str) -> Any:
+    """What other programs of this operator are told under a name of its own."""
+    return os.environ.get(name) or None
+
+
 class Settings(BaseSettings):
     """One immutable object, made at start and handed down by `bootstrap.py`."""
 
@@ -37,6 +43,21 @@ class Settings(BaseSettings):
     api_host: str = Field("127.0.0.1", description="Address that `scrubjay serve` binds to.")
     api_port: int = Field(8642, ge=0, le=65535, description="Port that `scrubjay serve` binds to; 0 picks a free one.")
     auto_migrate: bool = Field(True, description="Bring the database schema up to date at start.")
+    azure_openai_api_key: SecretStr | None = Field(
+        default_factory=lambda: _environment("AZURE_OPENAI_API_KEY"),
+        description="Key for `azure_openai_endpoint`. Default: `AZURE_OPENAI_API_KEY`.",
+    )
+    azure_openai_api_version: str | None = Field(
+        default_factory=lambda: _environment("AZURE_OPENAI_API_VERSION"),
+        max_length=64,
+        description="The dated API to speak with Azure, as in `2024-10-21`. Default: `AZURE_OPENAI_API_VERSION`, and "
+        "Azure's `v1` API without it.",
+    )
+    azure_openai_endpoint: str | None = Field(
+        default_factory=lambda: _environment("AZURE_OPENAI_ENDPOINT"),
+        description="An Azure OpenAI resource, `https://….openai.azure.com`, whose files and vector stores are the "
+        "inventory. Default: `AZURE_OPENAI_ENDPOINT`.",
+    )
     blob_url: str | None = Field(
         None, description="Where bodies are kept: a folder or `s3://bucket/prefix`. Default: `$home/blobs`."
     )
@@ -101,14 +122,41 @@ class Settings(BaseSettings):
         30, ge=1, le=3650, description="How long finished jobs and their event logs are kept."
     )
     llm_api_key: SecretStr | None = Field(None, description="Key for `llm_url`.")
-    llm_model: str | None = Field(None, description="Model that the `llm` extraction strategy asks.")
+    llm_model: str | None = Field(None, description="Model that `llm_url` is asked for.")
     llm_url: str | None = Field(
-        None, description="Base of an OpenAI-compatible API (`https://…/v1`) for the `llm` extraction strategy."
+        None,
+        description="Base of an OpenAI-compatible API (`https://…/v1`) for the `llm` extraction strategy, and for "
+        "answers of the OpenAI door.",
     )
     log_format: Literal["auto", "human", "json"] = Field(
         "auto", description="`human`, `json`, or `auto`: human on a terminal, JSON otherwise."
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least severe level logged.")
+    metrics_job_seconds: float = Field(
+        600.0, ge=0, le=86_400, description="How long `/metrics` names a crawl after its end."
+    )
+    metrics_jobs: int = Field(
+        40, ge=1, le=1000, description="How many crawls `/metrics` names at a time; the rest counts as `other`."
+    )
+    openai_api_key: SecretStr | None = Field(
+        default_factory=lambda: _environment("OPENAI_API_KEY"),
+        description="Key of the OpenAI account whose files and vector stores are the inventory. "
+        "Default: `OPENAI_API_KEY`.",
+    )
+    openai_backend: Literal["auto", "local", "remote"] = Field(
+        "auto",
+        description="Where files, vector stores and assistants are: `local` (here), `remote` (OpenAI or Azure), or "
+        "`auto`: remote when a key for one of them is set.",
+    )
+    openai_base_url: str = Field(
+        default_factory=lambda: _environment("OPENAI_BASE_URL") or "https://api.openai.com/v1",
+        description="Base of OpenAI's API. Default: `OPENAI_BASE_URL`, and OpenAI itself without it.",
+    )
+    otlp_endpoint: str | None = Field(
+        default_factory=lambda: os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT") or None,
+        description="Where traces go: the base address of an OTLP/HTTP collector, `http://…:4318`. "
+        "Default: `OTEL_EXPORTER_OTLP_ENDPOINT`, and no traces without it.",
+    )
     rerank_api_key: SecretStr | None = Field(None, description="Key for `rerank_url`.")
     rerank_kind: Literal["tei", "cohere"] = Field("tei", description="How `rerank_url` is spoken to.")
     rerank_model: str | None = Field(None, description="Model that `rerank_url` is asked for.")
@@ -123,11 +171,76 @@ class Settings(BaseSettings):
     secret_key: SecretStr | None = Field(
         None, description="Base64 of 32 bytes that seal stored secrets. Default: made in `$home/secret.key`."
     )
+    sharepoint_authority_url: str = Field(
+        "https://login.microsoftonline.com",
+        description="Where tokens for SharePoint come from; national clouds have their own.",
+    )
+    sharepoint_certificate_file: Path | None = Field(
+        default_factory=lambda: Path(path) if (path := os.environ.get("CRAWLER_CLIENT_CERTIFICATE_PFX_FILE")) else None,
+        description="PFX file with the certificate and key of the app that reads SharePoint. "
+        "Default: `CRAWLER_CLIENT_CERTIFICATE_PFX_FILE`.",
+    )
+    sharepoint_certificate_password: SecretStr | None = Field(
+        default_factory=lambda: _secret_of("CRAWLER_CLIENT_CERTIFICATE_PASSWORD"),
+        description="Password of that file. Default: `CRAWLER_CLIENT_CERTIFICATE_PASSWORD`.",
+    )
+    sharepoint_client_id: str | None = Field(
+        default_factory=lambda: os.environ.get("CRAWLER_CLIENT_ID") or None,
+        description="The app's (client) id. Default: `CRAWLER_CLIENT_ID`.",
+    )
+    sharepoint_client_secret: SecretStr | None = Field(
+        default_factory=lambda: _secret_of("CRAWLER_CLIENT_SECRET"),
+        description="The app's secret, used when there is no certificate. Default: `CRAWLER_CLIENT_SECRET`.",
+    )
+    sharepoint_tenant_id: str | None = Field(
+        default_factory=lambda: os.environ.get("CRAWLER_TENANT_ID") or None,
+        description="The Microsoft tenant that the app belongs to. Default: `CRAWLER_TENANT_ID`.",
+    )
     shutdown_grace_seconds: float = Field(
         20.0, ge=0, le=600, description="How long a stopping worker waits for jobs to reach a checkpoint."
     )
+    webhook_retention_days: int = Field(
+        30, ge=1, le=3650, description="How long deliveries of webhooks are kept, and waited for, and can be replayed."
+    )
+    webhook_timeout_seconds: float = Field(
+        10.0, ge=0.1, le=120, description="How long a webhook may take to answer before the attempt has failed."
+    )
+    storage_folder: Path | None = Field(
+        default_factory=lambda: Path(path) if (path := os.environ.get("PERSISTENT_STORAGE_PATH")) else None,
+        description="Where domains, what is crawled for them, and job files are, in a folder for each tenant; one that "
+        "all processes can reach. Default: `PERSISTENT_STORAGE_PATH`, or `$home/storage`.",
+    )
+    watch_breaking_sources: int = Field(
+        4, ge=2, le=1000, description="Independent sources that make a story breaking when they tell it in the window."
+    )
+    watch_breaking_window_seconds: int = Field(
+        7200, ge=60, le=604_800, description="Window of `watch_breaking_sources`; as long without news ends a story."
+    )
+    watch_concurrency: int = Field(16, ge=1, le=256, description="Watches that one process polls at the same time.")
+    watch_debounce_seconds: int = Field(
+        600, ge=0, le=86_400, description="Changes of one address that come sooner after its last news wait so long."
+    )
+    watch_queue_limit: int = Field(
+        200, ge=1, le=1_000_000, description="Pending jobs above which watches hold their crawls back."
+    )
+    watch_score_threshold: float = Field(
+        0.6, ge=0, le=1, description="The least news score that triggers a crawl, unless the watch says otherwise."
+    )
+    watch_scorer: str = Field(
+        "built-in", min_length=1, max_length=100, description="What scores news: `built-in`, or an entry point's name."
+    )
+    watch_throttle: Literal["off", "slow", "stop"] = Field(
+        "off", description="The brake of all watches; the switch of the API can only be stricter."
+    )
     worker_concurrency: int = Field(4, ge=1, le=256, description="Jobs that one worker runs at the same time.")
     worker_heartbeat_seconds: float = Field(5.0, ge=0.2, le=60, description="How often a worker says that it is alive.")
+    worker_metrics_port: int | None = Field(
+        None,
+        ge=0,
+        le=65535,
+        description="Port on `api_host` where `scrubjay worker` serves its `/metrics`; 0 picks a free one. "
+        "Default: none.",
+    )
     worker_silence_seconds: float = Field(
         20.0, ge=1, le=600, description="Silence after which a worker's jobs are taken up by another."
     )
@@ -145,6 +258,27 @@ class Settings(BaseSettings):
         if not all(root.is_absolute() for root in value):
             raise ValueError("its folders must be absolute")
         return value
+
+    @field_validator("azure_openai_endpoint", "openai_base_url")
+    @classmethod
+    def _check_openai_address(cls, value: str | None) -> str | None:
+        if value is not None and not value.startswith(("http://", "https://")):
+            raise ValueError("it should look like https://api.openai.com/v1")
+        return value
+
+    @field_validator("otlp_endpoint")
+    @classmethod
+    def _check_otlp_endpoint(cls, value: str | None) -> str | None:
+        if value is not None and not value.startswith(("http://", "https://")):
+            raise ValueError("it should look like http://collector:4318")
+        return value
+
+    @field_validator("sharepoint_authority_url")
+    @classmethod
+    def _check_authority(cls, value: str) -> str:
+        if not value.startswith(("http://", "https://")) or "@" in value or "?" in value:
+            raise ValueError("it should look like https://login.microsoftonline.com")
+        return value.rstrip("/")
 
     @field_validator("database_url", "jobs_database_url")
     @classmethod
@@ -184,9 +318,21 @@ class Settings(BaseSettings):
         return self.enumeration_folder or self.home / "enumerations"
 
     @property
+    def resolved_storage_folder(self) -> Path:
+        return (self.storage_folder or self.home / "storage").expanduser().absolute()
+
+    @property
     def is_embedded(self) -> bool:
         """Whether one process owns the data folder (SQLite holds the data or the job records)."""
         return any(url.startswith("sqlite") for url in (self.resolved_database_url, self.resolved_jobs_database_url))
+
+    @property
+    def is_openai_remote(self) -> bool:
+        """Whether the inventory is that of an OpenAI or Azure account."""
+        if self.openai_backend != "auto":
+            return self.openai_backend == "remote"
+        azure = self.azure_openai_endpoint is not None and self.azure_openai_api_key is not None
+        return azure or self.openai_api_key is not None
 
     @property
     def is_index_embedded(self) -> bool:
@@ -209,6 +355,12 @@ class Settings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, Path(CONFIG_FILE))
+
+
+def _secret_of(variable: str) -> SecretStr | None:
+    """A secret under a name that other programs use too."""
+    value = os.environ.get(variable)
+    return SecretStr(value) if value else None
 
 
 def load_settings(**overrides: Any) -> Settings:

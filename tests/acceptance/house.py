@@ -20,7 +20,16 @@ from scrubjay.settings import Settings
 
 PLENTY_RPM = 10_000
 # What anybody may ask without a key. A route that is not here must refuse whoever has none.
-PUBLIC_PATHS = frozenset({"/", "/signin", "/api/v1/health", "/api/v1/health/ready", "/openapi.json"})
+PUBLIC_PATHS = frozenset(
+    {
+        "/", "/signin", "/api/v1/health", "/api/v1/health/ready", "/openapi.json", "/v2/style.css", "/ui/signin",
+        "/ui/static/{asset}",
+    }
+)  # fmt: skip
+# The doors that spec 002 describes: `tests/acceptance/actions` knows their scopes and shapes.
+ACTION_PATHS = ("/v2/", "/describe", "/query")
+# Pages for people, which only a session opens: `tests/acceptance/dashboard` walks them as somebody who signed in.
+PAGES = "/ui/"
 
 
 @dataclass(frozen=True, order=True)
@@ -56,8 +65,11 @@ def sockets(app: FastAPI) -> list[str]:
 
 
 PREFIX_OF = {
+    "assistant_id": "asst",
+    "batch_id": "vsfb",
     "collection_id": "coll",
     "config_id": "ccfg",
+    "delivery_id": "whd",
     "document_id": "adoc",
     "job_id": "job",
     "key_id": "cred",
@@ -66,14 +78,26 @@ PREFIX_OF = {
     "proxy_id": "prx",
     "rule_id": "irule",
     "source_id": "cplan",
+    "story_id": "story",
     "tag_id": "tag",
+    "vector_store_id": "vs",
+    "watch_id": "watch",
+    "webhook_id": "whk",
 }
 
 
 def some_ids() -> dict[str, str]:
     """A well-formed value for every parameter in a path; the ids are nobody's."""
     ids = {name: new_id(prefix) for name, prefix in PREFIX_OF.items()}
-    return ids | {"request": "pause", "host": "nobody.example"}
+    return ids | {
+        "file_id": new_id("file").replace("_", "-"),
+        "response_id": "resp_nobody",
+        "model": "nobody",
+        "request": "pause",
+        "host": "nobody.example",
+        "agent_name": "nobody",
+        "asset": "style.css",
+    }
 
 
 @dataclass(frozen=True)
@@ -125,6 +149,10 @@ class House:
     async def plans(self, method: str, path: str, key: Key, *, status: int = 200, **options: Any) -> Any:
         """What `/v1.0` answers, after a look at the status."""
         return await self._answer(method, f"/v1.0{path}", key, status, options)
+
+    async def control(self, method: str, path: str, key: Key, *, status: int = 200, **options: Any) -> Any:
+        """What the control door answers, after a look at the status."""
+        return await self._answer(method, path, key, status, options)
 
     async def _answer(self, method: str, path: str, key: Key, status: int, options: Mapping[str, Any]) -> Any:
         answer = await self.ask(method, path, key, **options)

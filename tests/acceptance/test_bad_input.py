@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from tests.acceptance.command_line import listing, run, serving, the_sentence
 
+pytestmark = pytest.mark.slow  # processes of their own
+
 SERVE, WORKER, MIGRATE, KEYS = ("serve",), ("worker",), ("migrate",), ("keys", "ls")
 EVERY = (SERVE, WORKER, MIGRATE, KEYS)
 PASSWORD = "hunter2"

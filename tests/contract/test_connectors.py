@@ -1,4 +1,4 @@
-"""What every connector must do, on a real folder, a real S3 server and a real web site with a feed."""
+"""What every connector must do, on a real folder, a real S3 server, a real site with a feed, and a small SharePoint."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 from tests import servers
+from tests.sharepoint_server import running_sharepoint
 from tests.site import running_site
-from tests.sources import BucketSource, FeedSource, FolderSource, Source, Workplace, open_workplace
+from tests.sources import BucketSource, FeedSource, FolderSource, SharePointSource, Source, Workplace, open_workplace
 
 from scrubjay.errors import FetchFailed, InvalidRequest, JobCancelRequested
 
@@ -22,12 +23,17 @@ async def house(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Workp
         yield workplace
 
 
-@pytest_asyncio.fixture(loop_scope="module", params=["File", pytest.param("AmazonS3", marks=pytest.mark.s3), "Feed"])
+@pytest_asyncio.fixture(
+    loop_scope="module", params=["File", pytest.param("AmazonS3", marks=pytest.mark.s3), "Feed", "SharePoint"]
+)
 async def source(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Source]:
     if request.param == "File":
         yield FolderSource(tmp_path)
     elif request.param == "AmazonS3":
         yield BucketSource(servers.s3_server())
+    elif request.param == "SharePoint":
+        async with running_sharepoint() as server:
+            yield SharePointSource(server)
     else:
         async with running_site() as site:
             yield FeedSource(site)

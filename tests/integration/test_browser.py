@@ -18,7 +18,7 @@ from scrubjay.extract.ai import PageExtractor
 from scrubjay.extract.browser import BrowserRenderer
 from scrubjay.extract.pool import ExtractionPool
 
-pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
 Pages = dict[str, bytes | tuple[int, dict[str, str], bytes]]
 

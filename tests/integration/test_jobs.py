@@ -15,8 +15,8 @@ from tests.workshop import Gate, Steps, Workshop, on_every_database, open_worksh
 from scrubjay.errors import Conflict, JobFailedForGood, JobTakenOver
 from scrubjay.jobs.context import JobContext
 from scrubjay.jobs.control import submit
-from scrubjay.jobs.events import follow
 from scrubjay.jobs.kinds import Handler, JobKind
+from scrubjay.jobs.live import EventHub
 from scrubjay.jobs.signals import JobSignals
 from scrubjay.model.job import Job, JobEvent, JobPriority, JobRequest, JobState
 from scrubjay.settings import Settings
@@ -132,20 +132,22 @@ async def test_following_from_elsewhere_sees_events_live_and_ends_with_the_last(
     async with open_workshop(settings, steps.kind) as shop, shop.working():
         job = await shop.submit(steps.kind.name, {"steps": 3})
         elsewhere, cache = open_database(settings), MemoryCache()  # as another process: nothing but the data is shared
+        hub = EventHub(elsewhere, JobSignals(cache), poll_seconds=0.02)
         try:
             seen: list[JobEvent] = []
             async with asyncio.timeout(20):
-                async for event in follow(elsewhere, JobSignals(cache), job.id, poll_seconds=0.02):
-                    seen.append(event)
-                    if event.type in ("job.started", "test.step"):
-                        steps.gate.let()  # the next event cannot exist before this one was seen
+                async for batch in hub.follow_job(job.id):
+                    seen += [told.event for told in batch]
+                    # The next event cannot exist before this one was seen.
+                    steps.gate.let(sum(told.event.type in ("job.started", "test.step") for told in batch))
             assert [event.type for event in seen] == [
                 "job.submitted", "job.started", "test.step", "test.step", "test.step", "job.completed",
             ]  # fmt: skip
             assert [event.sequence for event in seen] == [1, 2, 3, 4, 5, 6]
-            tail = [event async for event in follow(elsewhere, JobSignals(cache), job.id, after=4)]
+            tail = [told.event async for batch in hub.follow_job(job.id, after=4) for told in batch]
             assert tail == seen[4:]
         finally:
+            await hub.close()
             await cache.close()
             await elsewhere.close()
 

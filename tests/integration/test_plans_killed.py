@@ -68,7 +68,9 @@ def workers(settings: Settings, folder: Path) -> Iterator[WorkerProcesses]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("backend", ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)], indirect=True)
+@pytest.mark.parametrize(
+    "backend", ["sqlite", pytest.param("postgres", marks=[pytest.mark.postgres, pytest.mark.repeat])], indirect=True
+)
 async def test_thirty_runs_killed_at_random_moments_leave_exactly_what_the_site_says(
     settings: Settings, tmp_path: Path
 ) -> None:

@@ -133,6 +133,7 @@ async def test_a_schedule_that_cannot_tick_does_not_hold_up_the_others(settings:
         assert [await jobs_of(shop, schedule) for schedule in broken] == [[], [], []]
 
 
+@pytest.mark.slow
 @on_postgres
 async def test_a_cluster_of_three_workers_submits_each_tick_once(settings: Settings, tmp_path: Path) -> None:
     async with open_workshop(settings, STEPS) as shop, shop.working():

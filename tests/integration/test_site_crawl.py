@@ -249,6 +249,7 @@ async def test_an_unknown_collection_is_told_before_anything_is_fetched(crawls: 
     assert site.requests == []
 
 
+@pytest.mark.slow
 async def test_a_crawl_killed_again_and_again_makes_every_page_a_document_once(
     tmp_path: Path, migrated_databases: list[Path]
 ) -> None:

@@ -4,23 +4,30 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI, Response
-from fastapi.exceptions import RequestValidationError
+from fastapi.exceptions import RequestValidationError, WebSocketRequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
 from starlette.websockets import WebSocket, WebSocketState
 
 from scrubjay import __version__
-from scrubjay.api import root
+from scrubjay.api import mcp, root
+from scrubjay.api.actions import routes as actions
+from scrubjay.api.control import routes as control
 from scrubjay.api.crawlplans import routes as crawlplans
 from scrubjay.api.middleware import BodyLimitMiddleware, RequestMiddleware
-from scrubjay.api.problems import problem_of, problem_response
+from scrubjay.api.openai import routes as openai
+from scrubjay.api.problems import answer_problem, problem_of
 from scrubjay.api.rag import routes as rag
 from scrubjay.bootstrap import Scrubjay, open_scrubjay
+from scrubjay.dashboard import routes as dashboard
 from scrubjay.errors import ScrubjayError
 from scrubjay.settings import Settings
 from scrubjay.telemetry import configure_logging
 
-DOORS = (root.router, rag.router, crawlplans.router)
+DOORS = (
+    root.router, rag.router, crawlplans.router, control.router, actions.router, mcp.router, openai.router,
+    dashboard.router,
+)  # fmt: skip
 
 
 def create_app(settings: Settings, *, working: bool = True) -> FastAPI:
@@ -44,10 +51,22 @@ def app_around(jay: Scrubjay) -> FastAPI:
     return app
 
 
+def metrics_app_around(jay: Scrubjay) -> FastAPI:
+    """For a worker: its metrics, behind a key as everywhere, and nothing else."""
+    app = FastAPI(title="Scrubjay", version=__version__, openapi_url=None, docs_url=None, redoc_url=None)
+    app.add_api_route("/metrics", root.show_metrics)
+    app.state.scrubjay = jay
+    return _surround(app)
+
+
 def _assemble(app: FastAPI) -> FastAPI:
     for router in DOORS:
         app.include_router(router)
-    for kind in (ScrubjayError, HTTPException, RequestValidationError):
+    return _surround(app)
+
+
+def _surround(app: FastAPI) -> FastAPI:
+    for kind in (ScrubjayError, HTTPException, RequestValidationError, WebSocketRequestValidationError):
         app.add_exception_handler(kind, _answer_problem)
     app.add_middleware(BodyLimitMiddleware)
     app.add_middleware(RequestMiddleware)  # around the other, so that its answers have an id too
@@ -58,7 +77,7 @@ async def _answer_problem(request: HTTPConnection, error: Exception) -> Response
     problem = problem_of(error)
     if problem.status >= 500 and problem.code == "INTERNAL_ERROR":
         raise error
-    response = problem_response(request.url.path, problem)
+    response = answer_problem(request, problem)
     if isinstance(request, WebSocket):
         await _refuse_socket(request, response, problem.message)
     return response

@@ -14,14 +14,14 @@ from scrubjay.bootstrap import Scrubjay
 from scrubjay.errors import NotFound, Unauthenticated
 from scrubjay.model.ids import ID_LENGTH, id_from_uuid
 from scrubjay.model.tenant import Principal
+from scrubjay.services.access import SESSION_COOKIE as SESSION_COOKIE  # the doors take it from here
 
-SESSION_COOKIE = "scrubjay_session"
 _SAFE_METHODS = {"GET", "HEAD"}
 _ID = re.compile(rf"(?=.{{{ID_LENGTH}}}$)[a-z]+_[0-9a-v]+")
 
 
 # These two only put the ways to send a key into the OpenAPI document; `key_of` does the reading.
-_WAYS = (HTTPBearer(auto_error=False, scheme_name="Bearer"), APIKeyHeader(name="X-Api-Key", auto_error=False))
+WAYS = (HTTPBearer(auto_error=False, scheme_name="Bearer"), APIKeyHeader(name="X-Api-Key", auto_error=False))
 
 
 def scrubjay(request: Request) -> Scrubjay:
@@ -33,8 +33,8 @@ async def principal(
     request: Request,
     response: Response,
     jay: Annotated[Scrubjay, Depends(scrubjay)],
-    _bearer: Annotated[object, Security(_WAYS[0])],
-    _header: Annotated[object, Security(_WAYS[1])],
+    _bearer: Annotated[object, Security(WAYS[0])],
+    _header: Annotated[object, Security(WAYS[1])],
 ) -> Principal:
     """Who is asking: a key in `Authorization: Bearer` or `X-Api-Key`, or a browser's session for looking."""
     key = key_of(request)

@@ -5,6 +5,7 @@
 | `/v1.0/…` | crawl plans | `{Error, Message, StatusCode, Context?, Description?}` |
 | `/v2/…`, `/describe…`, `/query…` | actions | `{ok, error, data}` |
 | `/openai/…` | OpenAI | `{error: {message, type, param, code}}` |
+| `/ui/…` | dashboard | a page in words |
 | `/api/v1/…` and everything else | RAG, control | `{error, code, details?, request_id?}` |
 """
 
@@ -12,10 +13,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fastapi.exceptions import RequestValidationError
+from fastapi.exceptions import RequestValidationError, WebSocketRequestValidationError
 from starlette.exceptions import HTTPException
-from starlette.responses import JSONResponse
+from starlette.requests import HTTPConnection
+from starlette.responses import JSONResponse, Response
 
+from scrubjay.dashboard.problem_page import problem_page
 from scrubjay.errors import (
     CircuitOpen,
     Conflict,
@@ -43,6 +46,8 @@ class Problem:
     headers: Mapping[str, str] | None = None
 
 
+PAGES = "/ui"
+FRONT = frozenset({"/", "/signin"})  # where both people and programs come
 INTERNAL = Problem(500, "INTERNAL_ERROR", "Something went wrong on our side; the log has the details.")
 
 _STATUSES: tuple[tuple[type[ScrubjayError], int, str], ...] = (
@@ -71,7 +76,7 @@ _HTTP_CODES = {
 
 def problem_of(error: Exception) -> Problem:
     """What an exception is to the outside; anything unexpected is an internal error without details."""
-    if isinstance(error, RequestValidationError):
+    if isinstance(error, RequestValidationError | WebSocketRequestValidationError):
         return _invalid(error)
     if isinstance(error, HTTPException):
         message = error.detail if isinstance(error.detail, str) else "The request could not be served."
@@ -84,7 +89,7 @@ def problem_of(error: Exception) -> Problem:
     return INTERNAL
 
 
-def _invalid(error: RequestValidationError) -> Problem:
+def _invalid(error: RequestValidationError | WebSocketRequestValidationError) -> Problem:
     """Name the field: clients get what is wrong where, without their input played back."""
     fields = [{"field": _field(item), "message": item["msg"]} for item in error.errors()]
     first = fields[0] if fields else {"field": "body", "message": "invalid"}
@@ -108,6 +113,20 @@ def _headers(error: ScrubjayError) -> Mapping[str, str] | None:
     if isinstance(error, Unauthenticated):
         return {"WWW-Authenticate": "Bearer"}
     return None
+
+
+def answer_problem(connection: HTTPConnection, problem: Problem) -> Response:
+    """What whoever asked gets: a program its door's shape, a person a page."""
+    path = connection.url.path
+    asks_in_person = path in FRONT and "text/html" in connection.headers.get("accept", "")
+    if is_page(path) or asks_in_person:
+        return problem_page(connection, problem.status, problem.message, problem.headers)
+    return problem_response(path, problem)
+
+
+def is_page(path: str) -> bool:
+    """Whether an address is one of the dashboard's."""
+    return path == PAGES or path.startswith(f"{PAGES}/")
 
 
 def problem_response(path: str, problem: Problem) -> JSONResponse:

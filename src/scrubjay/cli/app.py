@@ -19,6 +19,7 @@ from scrubjay.cli import (
     fetch,
     jobs,
     keys,
+    mcp,
     migrate,
     operations,
     plan,
@@ -28,6 +29,8 @@ from scrubjay.cli import (
     serve,
     tags,
     version,
+    watch,
+    webhooks,
     worker,
 )
 
@@ -65,8 +68,11 @@ app.command("restore")(documents.restore)
 app.add_typer(plan.app, name="plan")
 app.command("ops")(operations.list_operations)
 app.command("changes")(changes.list_changes)
+app.command("events")(jobs.events)
+app.add_typer(watch.app, name="watch")
 app.add_typer(collections.app, name="collections")
 app.add_typer(tags.app, name="tags")
+app.add_typer(webhooks.app, name="webhooks")
 app.command("reindex")(reindex.reindex)
 app.command("fetch")(fetch.fetch)
 app.add_typer(extract.app, name="extract")
@@ -74,6 +80,7 @@ app.command("discover")(discover.discover)
 app.command("robots")(robots.ask_robots)
 app.command("serve")(serve.serve)
 app.command("worker")(worker.work)
+app.command("mcp")(mcp.serve_models)
 app.add_typer(keys.app, name="keys")
 app.add_typer(jobs.app, name="jobs")
 app.command("migrate")(migrate.migrate)

@@ -103,7 +103,7 @@ async def _own_or_shared(
 
 @asynccontextmanager
 async def own_home(
-    quiet: Settings, *, working: bool = False, patience_seconds: float = math.inf
+    quiet: Settings, *, working: bool = False, keeping_time: bool = False, patience_seconds: float = math.inf
 ) -> "AsyncIterator[Scrubjay | None]":
     """A Scrubjay that has the data folder to itself, or None when a server has it.
 
@@ -115,7 +115,7 @@ async def own_home(
     async with AsyncExitStack() as stack:
         while True:
             try:
-                opening = open_scrubjay(quiet, working=working, searching=not working, keeping_time=False)
+                opening = open_scrubjay(quiet, working=working, searching=not working, keeping_time=keeping_time)
                 jay = await stack.enter_async_context(opening)
             except HomeInUse as error:
                 if find_server(quiet.home) is not None:

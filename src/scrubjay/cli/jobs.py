@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from scrubjay.cli import jobs_top
 from scrubjay.cli.context import admin, cell, console, id_column, print_json, run
 from scrubjay.errors import InvalidRequest
 from scrubjay.model.job import Job, JobEvent, JobPriority, JobRequest, JobState
@@ -62,6 +63,9 @@ def list_jobs(
     console.print(table)
     if page.has_more:
         console.print(f"{page.total - len(page.items)} more; see --limit.")
+
+
+app.command("top")(jobs_top.top)
 
 
 @app.command("show")

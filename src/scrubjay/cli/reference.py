@@ -40,7 +40,8 @@ def errors_page() -> str:
 
 
 def metrics_page() -> str:
-    lines = ["# Metrics\n", "Served in Prometheus' format at `/metrics`; any key may read them.\n"]
+    served = "Served in Prometheus' format at `/metrics`, to keys of the default tenant. "
+    lines = ["# Metrics\n", served + "[observability.md](../observability.md) tells what to do with them.\n"]
     lines += ["| metric | type | meaning |", "|---|---|---|"]
     for family in sorted(telemetry.registry.collect(), key=lambda family: family.name):
         name = f"{family.name}_total" if family.type == "counter" else family.name

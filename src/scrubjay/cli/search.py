@@ -1,11 +1,9 @@
 """`scrubjay search`: ranked passages with the words that were looked for."""
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import datetime
-from ipaddress import ip_network
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -14,6 +12,7 @@ from rich.table import Column, Table
 from rich.text import Text
 from typer.core import TyperCommand
 
+from scrubjay.cli.asking import ask_server
 from scrubjay.cli.context import (
     PATIENCE_SECONDS,
     admin,
@@ -27,17 +26,15 @@ from scrubjay.cli.context import (
 )
 from scrubjay.cli.document_options import InCollection, Json, TagNames, find_collection, find_tags
 from scrubjay.cli.passages import shown_passage, shown_section
-from scrubjay.errors import InvalidRequest, ScrubjayError, Unavailable
+from scrubjay.errors import InvalidRequest
 from scrubjay.model.ids import id_from_uuid
 from scrubjay.model.search import SearchAnswer, SearchMode, SearchRequest, SearchResult
 from scrubjay.settings import Settings
-from scrubjay.storage.home import ADMIN_KEY_FILE, find_server
 
 NOT = "\N{INVISIBLE SEPARATOR}"  # stands before a word to leave out, while options are told from words
 EXCLUDED = re.compile(r"-(?!n\d+$)[^\W_]\S+$|-\"")
 INDENT = 4  # of what is below a title
 LEAST_SCORE = 0.01  # below that, words and meaning have nothing in common with the query
-ANYWHERE = tuple(ip_network(each) for each in ("0.0.0.0/0", "::/0"))  # where this folder's own server may be
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +134,7 @@ async def _ask_server(settings: Settings, request: SearchRequest, collection: st
         "explain": asked.explain, "limit": asked.limit, "cursor": asked.cursor,
         "as_of": asked.as_of.isoformat() if asked.as_of else None,
     }  # fmt: skip
-    answer = await _post(
+    answer = await ask_server(
         settings, "/api/v1/search" + ("" if asked.mode is SearchMode.HYBRID else f"/{asked.mode}"), body
     )
     results = [_own_words(result) for result in answer["results"]]
@@ -151,29 +148,6 @@ def _own_words(result: dict[str, Any]) -> dict[str, Any]:
         if known[name] is not None:
             known[name] = id_from_uuid(prefix, UUID(known[name]))
     return {field.name: known.get(field.name) for field in fields(SearchResult)}
-
-
-async def _post(settings: Settings, path: str, body: dict[str, Any]) -> Any:
-    """What the server in this folder answers; what it says against it is told in its words."""
-    from scrubjay.bootstrap import open_network
-    from scrubjay.crawl.fetcher import FetchRequest
-
-    url = find_server(settings.home)
-    if not url:
-        raise Unavailable("A worker without a server has the index; search through `scrubjay serve` instead.")
-    key = (settings.home / ADMIN_KEY_FILE).read_text().strip()
-    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {key}"}
-    own = settings.model_copy(update={"allowed_private_networks": ANYWHERE})
-    async with open_network(own) as network, network.fetcher() as fetcher:
-        asked = FetchRequest(url=url + path, method="POST", headers=headers, body=json.dumps(body).encode())
-        try:
-            response = await fetcher.fetch(asked)
-            answer = json.loads(response.body)
-        except (ScrubjayError, ValueError) as error:
-            raise Unavailable(f"The server at {url} does not answer: {error}") from error
-    if response.status != 200:
-        raise InvalidRequest(str(answer.get("error") or f"The server answered with status {response.status}."))
-    return answer
 
 
 def show_answer(answer: SearchAnswer) -> None:

@@ -3,10 +3,10 @@
 import asyncio
 import signal
 import socket
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -21,6 +21,13 @@ if TYPE_CHECKING:
     from scrubjay.bootstrap import Scrubjay
 
 EVERYWHERE = ("0.0.0.0", "::", "")
+# Compression of sockets would cost more memory for each listener than everything else together.
+UVICORN: Mapping[str, Any] = {
+    "log_config": None,
+    "access_log": False,
+    "server_header": False,
+    "ws_per_message_deflate": False,
+}
 
 
 def serve(
@@ -59,12 +66,33 @@ async def serve_around(jay: "Scrubjay", chosen: Settings, sockets: list[socket.s
     token = await jay.access.create_sign_in_link(admin)
     config = uvicorn.Config(
         app_around(jay),
-        log_config=None,
-        access_log=False,
-        server_header=False,
+        **UVICORN,
         timeout_graceful_shutdown=int(chosen.shutdown_grace_seconds),
     )
     await _run_server(uvicorn.Server(config), sockets, chosen.api_host, token, chosen.home)
+
+
+@asynccontextmanager
+async def serving_quietly(jay: "Scrubjay", chosen: Settings) -> AsyncIterator[None]:
+    """Serve other commands of this folder, without a word and on a free port, for as long as the context lasts."""
+    import uvicorn
+
+    from scrubjay.api.app import app_around
+
+    class Server(uvicorn.Server):
+        @contextmanager
+        def capture_signals(self) -> Iterator[None]:
+            yield  # whoever serves in passing ends as its command does
+
+    with listening("127.0.0.1", 0) as sockets:
+        server = Server(uvicorn.Config(app_around(jay), **UVICORN, timeout_graceful_shutdown=1))
+        serving = asyncio.create_task(server.serve(sockets))
+        try:
+            with note_server(chosen.home, _base("127.0.0.1", sockets[0].getsockname()[1])):
+                yield
+        finally:
+            server.should_exit = True
+            await serving
 
 
 @contextmanager

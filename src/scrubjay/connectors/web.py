@@ -16,6 +16,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from scrubjay.connectors.web_batch import Batch, BatchWriter
+from scrubjay.connectors.web_events import CrawlTeller, NewEvents
 from scrubjay.connectors.web_pages import Outcome, PageFetcher
 from scrubjay.connectors.web_seeds import SitemapSeeds
 from scrubjay.connectors.web_tally import Tally
@@ -27,6 +28,7 @@ from scrubjay.model.crawl_spec import CrawlMode, CrawlSpec
 from scrubjay.model.crawling import FrontierItem, FrontierStatus, KnownPage
 from scrubjay.storage.crawled_pages import CrawledPages
 from scrubjay.storage.database import Database
+from scrubjay.telemetry import crawl_meter
 
 T = TypeVar("T")
 
@@ -70,9 +72,11 @@ class WebCrawl:
         self._scope_id = scope_id
         self._pages = pages
         state = context.state
-        self.tally = Tally.load(state.get("tally"))
+        self.tally = Tally.load(state.get("tally"), every_host=spec.max_pages_per_host is not None)
         scope = Scope(state.get("roots") or spec.start_urls, spec.extent, spec.include, spec.exclude)
         self._frontier = CrawlFrontier(context.job.id, spec, scope)
+        # A plan tells of its pages itself, when it knows what is new in them.
+        self._teller = CrawlTeller(self.tally, kept=guide is not None or context.payload.get("ingest") is not None)
         self._writer = BatchWriter(context.job, spec, scope_id, self._frontier, self.tally, database)
         self._frontier.refused.update(state.get("refused") or {})
         self._news = asyncio.Event()
@@ -184,10 +188,10 @@ class WebCrawl:
         room, full = self._room(), self._frontier.free_places(self._pages.worth_holding) <= 0
 
         async def lease(connection: AsyncConnection) -> tuple[Sequence[FrontierItem], Mapping[str, KnownPage]]:
-            items = await self._frontier.lease(connection, room, self._pages.worth_holding)
+            items = await self._frontier.lease(connection, room, self._pages.worth_holding, self._spent)
             return items, await CrawledPages(connection).known(self._scope_id, [item.url_hash for item in items])
 
-        items, known = await self._write(batch, lease)
+        items, known = await self._write(batch, lease, [*self._teller.of_pages(done), *self._teller.of_hosts()])
         self._progressed = self._progressed or bool(done)
         if not full:
             self._exhausted = not items
@@ -207,8 +211,10 @@ class WebCrawl:
         self._frontier.forget(outcome.item for outcome in done)
         return done, batch
 
-    async def _write(self, batch: Batch, also: Callable[[AsyncConnection], Awaitable[T]]) -> T:
-        """Write a batch, something else, and the state in one transaction.
+    async def _write(
+        self, batch: Batch, also: Callable[[AsyncConnection], Awaitable[T]], events: NewEvents | None = None
+    ) -> T:
+        """Write a batch, something else, what is to be told, and the state in one transaction.
 
         Two crawls may write the same pages of a site in the same moment; then the database turns one of them down,
         which simply tries again.
@@ -222,12 +228,14 @@ class WebCrawl:
                     self.tally.discovered += await self._writer.write(connection, batch)
                     outcome = await also(connection)
                     await self._remember(connection)
+                    await self._context.tell(connection, events or ())
             except (Conflict, DBAPIError):
                 self.tally.discovered = before
                 if attempt == WRITE_ATTEMPTS - 1:
                     raise
                 await asyncio.sleep(random.uniform(0.02, 0.2) * (attempt + 1))  # noqa: S311 - hides nothing
             else:
+                crawl_meter.tell(self._context.job.id, batch.counts)
                 return outcome
         raise AssertionError("the last attempt returns or raises")
 
@@ -236,6 +244,13 @@ class WebCrawl:
         if self._spec.mode is CrawlMode.SEQUENTIAL and not self._seeded:
             return 0  # what sitemaps list has its place in the exact order
         return self._spec.max_pages - self.tally.fetched - self._frontier.leased
+
+    @property
+    def _spent(self) -> Mapping[str, int] | None:
+        """What each host was asked for, if the crawl may ask each only for so much."""
+        if self._spec.max_pages_per_host is None:
+            return None
+        return {host: numbers.pages + numbers.failed for host, numbers in self.tally.hosts.items()}
 
     @property
     def _out_of_time(self) -> bool:
@@ -275,8 +290,8 @@ class WebCrawl:
             await asyncio.wait(self._working, timeout=LETTING_FINISH_SECONDS)
         await self._abandon()
         try:
-            _, batch = await self._prepare(save_memories=True)
-            await self._write(batch, self._frontier.take_back)
+            done, batch = await self._prepare(save_memories=True)
+            await self._write(batch, self._frontier.take_back, self._last_words(done))
         except Unavailable as error:
             # The next run takes it back, and does again what could not be written.
             await self._context.log(f"The last pages are not written: {error.message}", level="warning")
@@ -298,8 +313,11 @@ class WebCrawl:
         total = max(self.tally.fetched, min(self._spec.max_pages, self.tally.fetched + self.tally.queued))
         await self._context.progress(self.tally.fetched, total, "crawling", **self.tally.facts())
 
+    def _last_words(self, done: Sequence[Outcome]) -> NewEvents:
+        return [*self._teller.of_pages(done), *self._teller.of_hosts(all_of_them=True)]
+
     async def _summary(self) -> dict[str, Any]:
-        _, batch = await self._prepare(save_memories=True)
+        done, batch = await self._prepare(save_memories=True)
 
         duplicates = self.tally.duplicates
 
@@ -308,7 +326,7 @@ class WebCrawl:
             left = await self._frontier.tally(connection)
             return left.get(FrontierStatus.PENDING, 0)
 
-        left = await self._write(batch, close)
+        left = await self._write(batch, close, self._last_words(done))
         await self._tell_progress()
         return {
             **self.tally.dump(),

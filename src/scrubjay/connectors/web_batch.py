@@ -35,6 +35,8 @@ from scrubjay.storage.crawled_pages import CrawledPages
 from scrubjay.storage.database import Database
 from scrubjay.storage.ingest_queue import IngestQueue
 from scrubjay.storage.site_memories import SiteMemories
+from scrubjay.telemetry import CrawlCounts
+from scrubjay.telemetry.crawls import UNCHANGED
 
 SAVE_MEMORY_SECONDS = 20.0
 MAX_FIRSTS = 50_000
@@ -51,6 +53,7 @@ class Batch:
     seen: list[PageSeen] = field(default_factory=list)
     found: list[FrontierItem] = field(default_factory=list)
     memories: list[crawling.SiteMemory] = field(default_factory=list)
+    counts: CrawlCounts = field(default_factory=CrawlCounts)  # for the metrics, once it is written
 
 
 class BatchWriter:
@@ -147,6 +150,7 @@ class BatchWriter:
 
     def _take_redirect(self, batch: Batch, outcome: Outcome, target: str) -> None:
         self._tally.redirects += 1
+        batch.counts.note_outcome("redirected")
         item = self._frontier.redirected(outcome.item, target)
         if item is not None:
             batch.found.append(item)
@@ -158,6 +162,9 @@ class BatchWriter:
         self._tally.pages += 1
         self._tally.unchanged += 1
         self._tally.host(item.host).pages += 1
+        batch.counts.note_processed(item.host, UNCHANGED)
+        if not self._queues:
+            batch.counts.note_deduped(item.host)  # otherwise whoever takes it out of the queue finds out
         batch.seen.append(
             PageSeen(url_hash=item.url_hash, depth=item.depth, duration_ms=outcome.duration_ms, seen_at=now)
         )
@@ -180,8 +187,11 @@ class BatchWriter:
         host = self._tally.host(item.host)
         host.pages += 1
         host.bytes += page.size_bytes
+        batch.counts.note_processed(item.host, extraction.method)
         if page.duplicate_of is not None:
             self._tally.duplicates += 1
+            if not self._queues and "plan_id" not in self._job.payload:
+                batch.counts.note_deduped(item.host)
         self._frontier.learn(item.url, page.content_sha256 or "")
         batch.pages.append(page)
         batch.settled.append((item, FrontierStatus.COMPLETED, None))
@@ -205,7 +215,9 @@ class BatchWriter:
         item, error_type = outcome.item, outcome.error_type or "unknown"
         if outcome.skipped:
             self._tally.skipped += 1
+            batch.counts.note_outcome("skipped")
         else:
+            batch.counts.note_error(item.host, error_type)
             self._tally.failed += 1
             self._tally.host(item.host).failed += 1
         if outcome.response is not None or not outcome.skipped:

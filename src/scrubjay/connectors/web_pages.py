@@ -30,6 +30,7 @@ from scrubjay.model.crawling import FrontierItem, KnownPage
 from scrubjay.model.extraction import Extraction, ExtractOptions, Verdict
 from scrubjay.storage.blobs import BlobStore
 from scrubjay.storage.cache_keys import ROBOTS_UNREACHABLE_SECONDS
+from scrubjay.telemetry import span
 
 T = TypeVar("T")
 
@@ -104,7 +105,8 @@ class PageFetcher:
         started = time.perf_counter()
         outcome = Outcome(item=item, known=known)
         try:
-            await self._process(outcome)
+            with span("crawl page", server__address=item.host, crawl__depth=item.depth):
+                await self._process(outcome)
         except (UrlInvalid, UrlBlocked, HostBlocked, FetchFailed, ExtractionFailed) as error:
             outcome.error_type, outcome.error = _told(error)
             outcome.skipped = outcome.error_type in _NOT_FAILURES

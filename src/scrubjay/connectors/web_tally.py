@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 MAX_HOSTS = 50  # told one by one; the rest is one line
+MAX_LIMITED_HOSTS = 2500  # the same for a crawl that may ask each host only for so much
 MAX_ERROR_TYPES = 40
 OTHER = "(other hosts)"
 RATE_SECONDS = 10.0
@@ -38,22 +39,23 @@ class Tally:
     hosts: dict[str, HostTally] = field(default_factory=dict)
     seconds: float = 0.0
     waiting: dict[str, float] = field(default_factory=dict)  # host → when it is asked again, by the monotonic clock
+    max_hosts: int = MAX_HOSTS
     _recent: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=200))
 
     @classmethod
-    def load(cls, stored: Mapping[str, Any] | None) -> "Tally":
+    def load(cls, stored: Mapping[str, Any] | None, *, every_host: bool = False) -> "Tally":
         facts = dict(stored or {})
         hosts = {host: HostTally(**numbers) for host, numbers in facts.pop("hosts", {}).items()}
-        return cls(**facts, hosts=hosts)
+        return cls(**facts, hosts=hosts, max_hosts=MAX_LIMITED_HOSTS if every_host else MAX_HOSTS)
 
     def dump(self) -> dict[str, Any]:
         facts = asdict(self)
-        for passing in ("waiting", "_recent"):
+        for passing in ("waiting", "max_hosts", "_recent"):
             facts.pop(passing)
         return facts
 
     def host(self, host: str) -> HostTally:
-        if host not in self.hosts and len(self.hosts) >= MAX_HOSTS:
+        if host not in self.hosts and len(self.hosts) >= self.max_hosts:
             host = OTHER
         return self.hosts.setdefault(host, HostTally())
 

@@ -27,7 +27,8 @@ from scrubjay.crawl.decoding import ACCEPT_ENCODING, decode_through, decoders_fo
 from scrubjay.crawl.proxies import ProxyPool, ProxyServer
 from scrubjay.crawl.urls import Url, is_public_suffix, parse_url
 from scrubjay.errors import FetchFailed, InvalidRequest, ScrubjayError, UrlBlocked, UrlInvalid
-from scrubjay.telemetry import SECRET_NAMES
+from scrubjay.telemetry import SECRET_NAMES, span
+from scrubjay.telemetry.metrics import fetch_bytes_total, fetch_requests_total, fetch_seconds
 
 USER_AGENT = f"Scrubjay/{__version__}"
 MAX_BYTES = 50 * 1024 * 1024
@@ -221,6 +222,10 @@ class Network:
         )
         return Fetcher(self, session, own, _OwnHeaders(headers or {}, headers_origin), credentials, proxies)
 
+    def open_session(self, **options: Any) -> aiohttp.ClientSession:
+        """A bare session on these connections, for `relay.py`; whoever opens it closes it."""
+        return aiohttp.ClientSession(connector=self._connector, connector_owner=False, **options)
+
     async def close(self) -> None:
         await self._connector.close()
 
@@ -283,9 +288,22 @@ class Fetcher:
 
     async def fetch(self, request: FetchRequest) -> FetchResponse:
         """The answer with its whole body, after redirects. HTTP errors are answers; FetchFailed is none."""
-        started = time.perf_counter()
         hop = self._start(request)
-        with _told_as_failures():
+        with span("fetch", "client", server__address=hop.url.host, http__request__method=request.method) as traced:
+            try:
+                answer = await self._follow_through(request, hop)
+            except (FetchFailed, UrlBlocked) as error:
+                fetch_requests_total.labels(getattr(error, "error_type", "blocked")).inc()
+                raise
+            traced.set(http__response__status_code=answer.status, http__response__body__size=answer.size)
+        fetch_requests_total.labels(f"{answer.status // 100}xx" if answer.status < 600 else "unusual").inc()
+        fetch_seconds.observe(answer.elapsed_seconds)
+        fetch_bytes_total.inc(answer.size)
+        return answer
+
+    async def _follow_through(self, request: FetchRequest, hop: _Hop) -> FetchResponse:
+        started = time.perf_counter()
+        with told_as_failures():
             async with asyncio.timeout(request.timeout_seconds):
                 while True:
                     answer = await self._ask(request, hop)
@@ -499,7 +517,7 @@ def _too_large(request: FetchRequest) -> FetchFailed:
     return FetchFailed(f"The body is larger than {request.max_bytes:,} bytes.", error_type="too_large")
 
 
-class _told_as_failures:  # noqa: N801 - reads as a phrase where it is used
+class told_as_failures:  # noqa: N801 - reads as a phrase where it is used
     """What goes wrong below, as one of our own errors with an error_type."""
 
     def __enter__(self) -> None:
@@ -520,7 +538,9 @@ def _failure(error: BaseException) -> ScrubjayError | None:
     for kinds, error_type, message in _FAILURES:
         if isinstance(error, kinds):
             detail = str(error).strip().splitlines()[0][:300] if str(error).strip() else type(error).__name__
-            return FetchFailed(message.format(detail=detail), error_type=error_type)
+            failure = FetchFailed(message.format(detail=detail), error_type=error_type)
+            failure.never_sent = isinstance(error, aiohttp.ClientConnectorError)
+            return failure
     return None
 
 

@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from scrubjay.crawl.relevance import Relevance
 from scrubjay.crawl.scope import Scope
 from scrubjay.crawl.traps import TrapMemory, find_trap, strip_session
-from scrubjay.crawl.urls import hash_url, host_of, normal_form
+from scrubjay.crawl.urls import hash_url, host_of, normal_form, parse_url
 from scrubjay.model.clock import utc_now
 from scrubjay.model.crawl_spec import CrawlMode, CrawlSpec, CrawlStrategy, Extent
 from scrubjay.model.crawling import FrontierItem, FrontierStatus
@@ -30,6 +30,40 @@ MAX_SEEN = 300_000  # addresses remembered in memory; the database knows the res
 _NOT_SAID_OF_STARTS = frozenset({"not_included", "not_a_page"})
 
 Settled = tuple[FrontierItem, FrontierStatus, str | None]
+
+
+class HostShare:
+    """How much of each host a crawl may still ask for, and of how many hosts at the same time.
+
+    `held` counts what is under way, and goes on counting here.
+    """
+
+    def __init__(self, spec: CrawlSpec, held: Counter[str], spent: Mapping[str, int]) -> None:
+        self._most_pages = spec.max_pages_per_host
+        self._most_hosts = spec.concurrent_hosts
+        self._held = held
+        self._spent = spent
+
+    def _is_used_up(self, host: str) -> bool:
+        return self._most_pages is not None and self._spent.get(host, 0) + self._held[host] >= self._most_pages
+
+    @property
+    def used_up(self) -> list[str]:
+        return [host for host in {*self._spent, *self._held} if self._is_used_up(host)]
+
+    @property
+    def open_hosts(self) -> list[str] | None:
+        """The only hosts that may be asked while as many as are allowed have something under way."""
+        busy = [host for host, count in self._held.items() if count > 0]
+        return busy if self._most_hosts is not None and len(busy) >= self._most_hosts else None
+
+    def take(self, host: str) -> bool:
+        """Whether one more URL of the host may be taken up; then it counts as such."""
+        open_hosts = self.open_hosts
+        if self._is_used_up(host) or (open_hosts is not None and host not in open_hosts):
+            return False
+        self._held[host] += 1
+        return True
 
 
 class CrawlFrontier:
@@ -58,7 +92,8 @@ class CrawlFrontier:
         return self._leased.total()
 
     def start_item(self, url: str) -> FrontierItem:
-        return self._item(url, depth=0, score=1.0, parent_url=None)
+        # As links to it are written: `https://example.org` and `https://example.org/` are one page.
+        return self._item(parse_url(url).text, depth=0, score=1.0, parent_url=None)
 
     def known_item(self, url: str, depth: int, score: float = 0.0) -> FrontierItem | None:
         """An address that an earlier crawl came across, if it still belongs to this one."""
@@ -139,16 +174,23 @@ class CrawlFrontier:
         return self.window - sum(min(count, worth_holding(host)) for host, count in self._leased.items())
 
     async def lease(
-        self, connection: AsyncConnection, room: int, worth_holding: Callable[[str], int]
+        self,
+        connection: AsyncConnection,
+        room: int,
+        worth_holding: Callable[[str], int],
+        spent: Mapping[str, int] | None = None,
     ) -> Sequence[FrontierItem]:
         """Take up work for the free part of the window, at most `room`; `hold` it when that is committed.
 
         `worth_holding` says how many URLs of a host are worth having in memory: those whose turn comes soon.
+        `spent` says how much of what a host may be asked for it has been asked for, where the spec limits that.
         """
         free = min(room, self.free_places(worth_holding))
         held, items, now = self._leased.copy(), list[FrontierItem](), utc_now()
+        share = HostShare(self._spec, held, spent or {})
         while len(items) < free:
             limit = min(free - len(items), self._at_once)
+            full = [host for host in held if held[host] >= min(self._host_window, worth_holding(host))]
             taken = await Frontier(connection).lease(
                 self._job_id,
                 self._lease_id,
@@ -156,10 +198,12 @@ class CrawlFrontier:
                 now=now,
                 until=now + timedelta(seconds=LEASE_SECONDS),
                 strategy=self._spec.strategy,
-                avoid_hosts=[host for host in held if held[host] >= min(self._host_window, worth_holding(host))],
+                avoid_hosts=[*full, *share.used_up],
+                only_hosts=share.open_hosts,
             )
-            items += taken
-            held.update(item.host for item in taken)
+            kept = [item for item in taken if share.take(item.host)]
+            await Frontier(connection).give_back(self._job_id, [item.url_hash for item in taken if item not in kept])
+            items += kept
             if len(taken) < limit:
                 break
         return items

@@ -10,14 +10,16 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections import deque
 from pathlib import Path
 from typing import Any, Self
 
-from scrubjay.errors import Unavailable
+from scrubjay.errors import ExtractionFailed, Unavailable
 from scrubjay.extract import messages
 from scrubjay.model.extraction import Extraction, ExtractOptions
-from scrubjay.telemetry import get_logger
+from scrubjay.telemetry import get_logger, span
+from scrubjay.telemetry.metrics import extract_pages_total, extract_processes, extract_seconds, extract_waiting
 
 DEFAULT_PAGE_SECONDS = 20.0
 DEFAULT_MEMORY_BYTES = 2 * 1024**3
@@ -110,9 +112,19 @@ class ExtractionPool:
             raise Unavailable("The extraction pool is closed.")
         head, body = messages.encode_request(data, url, content_type, status, options)
         page = _Page(head, body, asyncio.get_running_loop().create_future())
-        self._waiting.append(page)
-        self._dispatch()
-        return messages.read_answer(await page.future, url)
+        started = time.perf_counter()
+        with span("extract") as traced:
+            self._waiting.append(page)
+            self._dispatch()
+            try:
+                extraction = messages.read_answer(await page.future, url)
+            except ExtractionFailed as error:
+                extract_pages_total.labels(error.error_type).inc()
+                raise
+            traced.set(extract__method=extraction.method, extract__verdict=str(extraction.verdict))
+        extract_pages_total.labels("ok").inc()
+        extract_seconds.observe(time.perf_counter() - started)
+        return extraction
 
     async def close(self) -> None:
         """End every worker; pages still on their way fail as Unavailable."""
@@ -123,6 +135,8 @@ class ExtractionPool:
             self._waiting.extend(worker.retire())
             self._ended.append(worker.process)
         self._workers.clear()
+        extract_processes.set(0)
+        extract_waiting.set(0)
         while self._waiting:
             page = self._waiting.popleft()
             if not page.future.done():
@@ -143,6 +157,10 @@ class ExtractionPool:
         return bool(self._ended)
 
     def _dispatch(self) -> None:
+        self._send_waiting()
+        extract_waiting.set(len(self._waiting))
+
+    def _send_waiting(self) -> None:
         while self._waiting:
             page = self._waiting[0]
             if page.future.done():  # its caller has given up
@@ -165,6 +183,7 @@ class ExtractionPool:
         self._bury()
         worker = _Worker(self)
         self._workers.append(worker)
+        extract_processes.set(len(self._workers))
         return worker
 
     def worker_ready(self) -> None:
@@ -180,6 +199,7 @@ class ExtractionPool:
     def worker_ended(self, worker: "_Worker", *, failed_start: bool) -> None:
         """Send what a worker left undone to the others, in its old order."""
         self._workers.remove(worker)
+        extract_processes.set(len(self._workers))
         self._ended.append(worker.process)
         undone = worker.retire()
         if failed_start:
@@ -197,8 +217,8 @@ class ExtractionPool:
 
 
 def _worker_environment() -> dict[str, str]:
-    """Ours without Scrubjay's settings: what reads hostile pages has no use for keys and passwords."""
-    passed_on = {name: value for name, value in os.environ.items() if not name.startswith("SCRUBJAY_")}
+    """Ours without Scrubjay's and tracing's settings: what reads hostile pages has no use for keys and passwords."""
+    passed_on = {name: value for name, value in os.environ.items() if not name.startswith(("SCRUBJAY_", "OTEL_"))}
     return {**passed_on, **_WORKER_ENVIRONMENT}
 
 

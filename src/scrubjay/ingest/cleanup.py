@@ -34,7 +34,13 @@ async def retire(connection: AsyncConnection, documents: Collection[Document]) -
 
 
 def _deleted(document: Document) -> OutboxEvent:
-    payload = {"document_id": document.id, "url": document.url, "collection_id": document.collection_id}
+    payload = {
+        "document_id": document.id,
+        "url": document.url,
+        "title": document.title,
+        "collection_id": document.collection_id,
+        "plan_id": document.plan_id,
+    }
     return OutboxEvent(tenant_id=document.tenant_id, topic="document.deleted", payload=payload)
 
 
@@ -65,13 +71,13 @@ class Cleanup:
             contents = {version.content_sha256 for version in versions}
             blobs = await self._texts.forget(connection, document.tenant_id, contents)
             originals = {version.original_sha256 for version in versions} | {document.original_sha256}
-            blobs += [each for each in originals if each and not await _is_held(connection, each)]
+            blobs += [each for each in originals if each and not await is_held(connection, each)]
         # After the commit: a body too many is waste that doctor finds, one too few would be a loss.
         for digest in blobs:
             await self._blobs.delete(digest)
 
 
-async def _is_held(connection: AsyncConnection, sha256: str) -> bool:
+async def is_held(connection: AsyncConnection, sha256: str) -> bool:
     """Whether anything else has this body; bodies are shared, also between tenants."""
     holders: tuple[Any, ...] = (
         select(DocumentRow.id).where(or_(DocumentRow.original_sha256 == sha256, DocumentRow.content_sha256 == sha256)),

@@ -118,6 +118,10 @@ class DocumentWriter:
         return done
 
     async def _write_one(self, item: Prepared, known: Document | None, firsts: dict[str, str]) -> Ingested:
+        waiting = item.incoming.document_id
+        if waiting is not None and (known is None or known.is_purging):
+            # Whoever reserved it removed it meanwhile: writing it would bring it back.
+            return Ingested(document_id=waiting, outcome=IngestOutcome.REMOVED)
         if known is not None and known.is_purging:
             raise Conflict("The document is being removed.")
         if item.error is not None:
@@ -153,8 +157,9 @@ class DocumentWriter:
         if item.incoming.tags:
             tags = await Tags(self._connection).by_names(document.tenant_id, item.incoming.tags)
             await Tags(self._connection).attach(document.id, [tag.id for tag in tags])
+        document = replace(document, **changes)
         await self._tell(document, item, version, is_new=known is None or known.version == 0)
-        return replace(document, **changes)
+        return document
 
     def _new_document(self, item: Prepared) -> Document:
         incoming = item.incoming
@@ -280,7 +285,14 @@ class DocumentWriter:
 
 
 def document_event(document: Document, topic: str, now: datetime, **facts: Any) -> OutboxEvent:
-    payload = {"document_id": document.id, "url": document.url, "collection_id": document.collection_id, **facts}
+    payload = {
+        "document_id": document.id,
+        "url": document.url,
+        "title": document.title,
+        "collection_id": document.collection_id,
+        "plan_id": document.plan_id,
+        **facts,
+    }
     return OutboxEvent(tenant_id=document.tenant_id, topic=topic, payload=payload, created_at=now)
 
 

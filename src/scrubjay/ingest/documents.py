@@ -21,6 +21,8 @@ from scrubjay.model.chunking import read_chunking
 from scrubjay.model.content import Document, IncomingDocument, Ingested
 from scrubjay.storage.database import Database
 from scrubjay.storage.documents import Documents
+from scrubjay.telemetry import span
+from scrubjay.telemetry.metrics import documents_ingested_total
 
 WRITE_ATTEMPTS = 6
 EMPTY = "There is no text in it."
@@ -42,6 +44,13 @@ class Ingester:
 
     async def ingest_many(self, incoming: Sequence[IncomingDocument]) -> list[Ingested]:
         """Commit what is new or changed; what came twice in one batch counts once, as it came last."""
+        with span("ingest", ingest__documents=len(incoming)):
+            done = await self._ingest(incoming)
+        for each in done:
+            documents_ingested_total.labels(str(each.outcome)).inc()
+        return done
+
+    async def _ingest(self, incoming: Sequence[IncomingDocument]) -> list[Ingested]:
         tokenizer = await self._catalog.wanted_embedder()
         seen = [look_at(each) for each in incoming]
         ready: dict[str, Prepared] = {}
@@ -102,4 +111,5 @@ class Ingester:
         item = replace(look_at(incoming), error=storable_text(reason)[:2000])
         async with self._database.writing() as connection:
             done = await DocumentWriter(connection).write([item], {item.key: item})
+        documents_ingested_total.labels("failed").inc()
         return done[item.key]

@@ -18,6 +18,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from scrubjay.errors import Conflict, IndexElsewhere, ScrubjayError, Unavailable
 from scrubjay.ingest.catalog import IndexCatalog, Served
 from scrubjay.ingest.cleanup import Cleanup
+from scrubjay.ingest.traces import traces_of
 from scrubjay.ingest.vectors import embed_texts
 from scrubjay.model.clock import utc_now
 from scrubjay.model.content import (
@@ -39,7 +40,8 @@ from scrubjay.storage.generations import Generations
 from scrubjay.storage.tags import Tags
 from scrubjay.storage.versions import DocumentVersions
 from scrubjay.storage.vocabulary import Vocabulary
-from scrubjay.telemetry import get_logger
+from scrubjay.telemetry import get_logger, span
+from scrubjay.telemetry.metrics import index_batch_seconds, index_documents_total
 
 BATCH_DOCUMENTS = 64
 BATCH_POINTS = 512
@@ -184,10 +186,17 @@ class Indexer:
     async def _try(self, documents: Sequence[Document]) -> Exception | None:
         """Index documents as one; a single one that cannot be is put off. Returns why not."""
         try:
-            served = await self._catalog.open_all()
-            states = await desired_states(self._database, documents)
-            for each in served:
-                await self._bring_up(each, states)
+            # A batch may be of several traces: it is in the first one, and the others are linked to it.
+            traces = await traces_of(self._database, documents)
+            first = traces[0] if traces else None
+            with (
+                index_batch_seconds.time(),
+                span("index", parent=first, links=traces[1:], index__documents=len(documents)),
+            ):
+                served = await self._catalog.open_all()
+                states = await desired_states(self._database, documents)
+                for each in served:
+                    await self._bring_up(each, states)
         except Exception as error:
             if not isinstance(error, ScrubjayError):
                 log.exception("indexing failed", documents=len(documents))
@@ -195,6 +204,7 @@ class Indexer:
                 await self._postpone(documents[0], error)
             return error
         await self._settle(documents)
+        index_documents_total.labels("indexed").inc(len(documents))
         return None
 
     async def _bring_up(self, served: Served, states: Sequence[IndexState]) -> None:
@@ -269,6 +279,7 @@ class Indexer:
         attempt = document.index_attempts + 1
         reason = error.message if isinstance(error, ScrubjayError) else f"{type(error).__name__}: {error}"
         pause = min(LONGEST_PAUSE_SECONDS, 0.5 * 2**attempt)
+        index_documents_total.labels("postponed").inc()
         log.warning("document not indexed yet", document_id=document.id, attempt=attempt, reason=reason)
         async with self._database.writing() as connection:
             documents = Documents(connection)

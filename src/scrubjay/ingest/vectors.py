@@ -9,7 +9,8 @@ from scrubjay.ingest.embedding import Embedder, Vectors
 from scrubjay.model.content import Embedding
 from scrubjay.storage.database import Database
 from scrubjay.storage.embeddings import Embeddings
-from scrubjay.telemetry import get_logger
+from scrubjay.telemetry import get_logger, span
+from scrubjay.telemetry.metrics import embedded_texts_total
 
 BATCH = 256
 _FORMAT = np.dtype("<f4")
@@ -23,9 +24,12 @@ async def embed_texts(database: Database, embedder: Embedder, texts: Mapping[str
         known = await Embeddings(connection).known(embedder.model, texts.keys())
     vectors = {digest: np.frombuffer(vector, dtype=_FORMAT) for digest, vector in known.items()}
     missing = [digest for digest in texts if digest not in vectors]
+    embedded_texts_total.labels("known").inc(len(vectors))
+    embedded_texts_total.labels("made").inc(len(missing))
     for start in range(0, len(missing), BATCH):
         batch = missing[start : start + BATCH]
-        made = await embedder.embed([texts[digest] for digest in batch])
+        with span("embed", embed__model=embedder.model, embed__texts=len(batch)):
+            made = await embedder.embed([texts[digest] for digest in batch])
         await _keep(database, embedder, batch, made)
         vectors |= dict(zip(batch, made, strict=True))
     return vectors

@@ -14,10 +14,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from scrubjay.errors import JobInterrupted, JobTakenOver, ScrubjayError
 from scrubjay.jobs.signals import JobSignals
 from scrubjay.model.clock import utc_now
+from scrubjay.model.content import OutboxEvent
 from scrubjay.model.job import Job, JobRequest
 from scrubjay.storage.database import Database
 from scrubjay.storage.job_events import JobEvents, NewEvent
 from scrubjay.storage.jobs import Jobs
+from scrubjay.storage.outbox import Outbox
 from scrubjay.telemetry import get_logger, redact
 
 FLUSH_SECONDS = 0.2  # log lines and progress are written together, at most this late
@@ -88,6 +90,20 @@ class JobContext:
         await Jobs(connection).change(self.job.id, checkpoint=dict(state), crashes=0)
         self.state = dict(state)
 
+    async def tell(self, connection: AsyncConnection, events: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
+        """Append events inside a transaction of this context: they happen exactly as often as the work does."""
+        if not events:
+            return
+        now = utc_now()
+        certain = [(type_, redact(storable(payload)), now) for type_, payload in events]
+        if not await Jobs(connection).change_held(self.job.id, self.job.run, new_events=len(certain)):
+            self._lost()
+        await JobEvents(connection).append(self.job.id, certain)
+
+    async def announce(self) -> None:
+        """Let those who follow the job know that something was told."""
+        await self._signals.event(self.job.id)
+
     async def progress(self, current: int, total: int | None = None, message: str | None = None, **facts: Any) -> None:
         progress = {"current": current, "total": total, "message": message, **facts}
         self._progress = redact(storable(progress))
@@ -121,13 +137,16 @@ class JobContext:
             asked = await Jobs(connection).requests_of([self.job.id])
         return asked[self.job.id][2] if self.job.id in asked else None
 
-    async def finish(self, closing: NewEvent, **changes: Any) -> bool:
-        """End the run: everything pending, the closing event and the job's new state in one transaction.
+    async def finish(self, closing: NewEvent, told: OutboxEvent | None = None, **changes: Any) -> bool:
+        """End the run: everything pending, the closing event, the job's new state and what others are told of it.
 
         False when another run has the job by now; then nothing is written.
         """
         async with self._pending() as events, self._database.writing() as connection:
-            return await self._write(connection, [*events, closing], **changes)
+            held = await self._write(connection, [*events, closing], **changes)
+            if held and told is not None:
+                await Outbox(connection).add(told)
+            return held
 
     @asynccontextmanager
     async def _pending(self) -> AsyncIterator[list[NewEvent]]:
@@ -148,7 +167,7 @@ class JobContext:
         """Change the job and append events to its log, unless another run has it by now."""
         progress = self._progress
         if progress is not self._progress_written:
-            events = [("job.progress", progress, self._progress_at), *events]
+            events = sorted([*events, ("job.progress", progress, self._progress_at)], key=lambda event: event[2])
             changes["progress"] = progress
         held = await Jobs(connection).change_held(self.job.id, self.job.run, new_events=len(events), **changes)
         if held:

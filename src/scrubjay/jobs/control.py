@@ -12,7 +12,8 @@ from scrubjay.model.clock import utc_now
 from scrubjay.model.job import Job, JobRequest, JobState, Reaction, react
 from scrubjay.storage.job_events import JobEvents
 from scrubjay.storage.jobs import Jobs
-from scrubjay.telemetry import jobs_submitted_total
+from scrubjay.telemetry import crawl_meter, jobs_submitted_total, span, traceparent
+from scrubjay.telemetry.tracing import TRACEPARENT
 
 BACKOFF_SECONDS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 300)
 
@@ -23,12 +24,20 @@ async def submit(connection: AsyncConnection, job: Job) -> Job:
         existing = await Jobs(connection).find_by_unique_key(job.unique_key)
         if existing is not None:
             return existing
-    job = replace(job, event_count=1)
+    with span("submit job", "producer", job__id=job.id, job__kind=job.kind):
+        trace = traceparent()  # its run goes on with it, in whatever process that is
+    job = replace(job, event_count=1, payload=job.payload if trace is None else {**job.payload, TRACEPARENT: trace})
     await Jobs(connection).add(job)
     submitted = {"kind": job.kind, "priority": job.priority.label}
     await JobEvents(connection).append(job.id, [("job.submitted", submitted, job.created_at)])
     jobs_submitted_total.labels(kind=job.kind, priority=job.priority.label).inc()
+    crawl_meter.job_submitted(job.kind, _mode(job.payload), job.priority.label)
     return job
+
+
+def _mode(payload: Mapping[str, Any]) -> str:
+    spec = payload.get("spec")
+    return str(spec.get("mode", "concurrent")) if isinstance(spec, Mapping) else "concurrent"
 
 
 async def make_request(

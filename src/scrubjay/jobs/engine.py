@@ -28,6 +28,7 @@ from scrubjay.errors import (
 from scrubjay.jobs.carrier import Carrier, workflow_id
 from scrubjay.jobs.context import JobContext, storable
 from scrubjay.jobs.control import backoff
+from scrubjay.jobs.endings import ending
 from scrubjay.jobs.kinds import JobKinds
 from scrubjay.jobs.schedule import submit_due
 from scrubjay.jobs.signals import CONTROL, WORK, JobSignals, wait_for_event
@@ -37,18 +38,23 @@ from scrubjay.settings import Settings
 from scrubjay.storage.database import Database
 from scrubjay.storage.job_events import JobEvents
 from scrubjay.storage.jobs import Jobs
+from scrubjay.storage.outbox import Outbox
 from scrubjay.storage.workers import Workers
 from scrubjay.telemetry import (
+    crawl_meter,
     get_logger,
     job_wait_seconds,
     jobs_finished_total,
     jobs_running,
     jobs_taken_over_total,
     redact,
+    span,
 )
 from scrubjay.telemetry import (
     job_id as current_job_id,
 )
+from scrubjay.telemetry.metrics import job_run_seconds
+from scrubjay.telemetry.tracing import TRACEPARENT, Span
 
 log = get_logger(__name__)
 
@@ -180,11 +186,15 @@ class JobEngine:
         context.note("job.started", run=job.run)
         task = self._tasks[key] = asyncio.create_task(self._carry(context), name=f"job.{key}")
         jobs_running.set(len(self._tasks))
+        crawl_meter.job_started(job.kind, job.id)
+        started = time.monotonic()
 
         def _forget(_: asyncio.Task[None]) -> None:
             self._tasks.pop(key, None)
             self._running.pop(key, None)
             jobs_running.set(len(self._tasks))
+            crawl_meter.job_left(job.kind, job.id)
+            job_run_seconds.labels(kind=job.kind).observe(time.monotonic() - started)
             self._freed.set()
 
         task.add_done_callback(_forget)
@@ -209,7 +219,8 @@ class JobEngine:
             return "stale"
         token = current_job_id.set(job_id)
         try:
-            result = await self.kinds.get(context.job.kind).handler(context)
+            with _traced(context.job):
+                result = await self.kinds.get(context.job.kind).handler(context)
         except JobTakenOver:
             log.warning("another worker took this job over", run=run)
             return "taken_over"
@@ -262,9 +273,15 @@ class JobEngine:
             changes = {**changes, "finished_at": utc_now()}
         facts = {"run": job.run} | ({"error": changes["error"]} if changes.get("error") else {})
         closing = (f"job.{outcome}", facts, utc_now())
-        if await context.finish(closing, worker_id=None, **changes):
+        told = ending(self.kinds, job, changes)
+        if await context.finish(closing, told, worker_id=None, **changes):
             jobs_finished_total.labels(kind=job.kind, outcome=outcome).inc()
+            if "finished_at" in changes:
+                seconds = (changes["finished_at"] - (job.started_at or job.created_at)).total_seconds()
+                crawl_meter.job_finished(job.kind, job.id, max(0.0, seconds))
             await self._signals.event(job.id)
+            if told is not None:
+                await self._signals.outbox()
 
     async def _keep_alive(self) -> None:
         """Also while stopping: a worker that waits for its jobs to reach a checkpoint still has them."""
@@ -356,14 +373,17 @@ class JobEngine:
         if crashes >= CRASH_LIMIT and job.requested is not JobRequest.CANCEL:
             facts["error"] = f"Its worker died {crashes} times in a row before the job reached a checkpoint."
             outcome = "failed"
-            ending: Mapping[str, Any] = {"state": JobState.FAILED, "error": facts["error"]}
+            after: Mapping[str, Any] = {"state": JobState.FAILED, "error": facts["error"]}
         else:
-            ending = {"state": JobState.PENDING, "due_at": now}
-            outcome, ending = _obey_between_runs(job.requested, "recovered", ending)
-        if ending["state"] in FINISHED_STATES:
+            after = {"state": JobState.PENDING, "due_at": now}
+            outcome, after = _obey_between_runs(job.requested, "recovered", after)
+        if after["state"] in FINISHED_STATES:
             changes["finished_at"] = now
-        await Jobs(connection).change(job.id, requested=None, **changes, **ending)
+        await Jobs(connection).change(job.id, requested=None, **changes, **after)
         await JobEvents(connection).append(job.id, [(f"job.{outcome}", facts, now)])
+        told = ending(self.kinds, job, {**changes, **after})
+        if told is not None:
+            await Outbox(connection).add(told)
 
     async def _tidy(self) -> None:
         """Delete finished jobs, their events and DBOS's records of them once they are old enough."""
@@ -373,6 +393,18 @@ class JobEngine:
             for job in old:
                 await Jobs(connection).delete(job.tenant_id, job.id)
         await self._carrier.forget([workflow_id(job.id, run + 1) for job in old for run in range(job.run)])
+
+
+def _traced(job: Job) -> Span:
+    """Goes on with the trace of whoever submitted the job."""
+    return span(
+        f"job {job.kind}",
+        "consumer",
+        parent=job.payload.get(TRACEPARENT),
+        job__id=job.id,
+        job__kind=job.kind,
+        job__run=job.run,
+    )
 
 
 def _after_interruption(interruption: JobInterrupted) -> tuple[str, dict[str, Any]]:

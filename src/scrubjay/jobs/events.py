@@ -1,14 +1,5 @@
-"""Following a job's event log live, from any point and from any process."""
+"""What is written into the event log of a job. `live.py` is for following it."""
 
-from collections.abc import AsyncIterator
-
-from scrubjay.jobs.signals import JobSignals, events_channel, wait_for_event
-from scrubjay.model.job import JobEvent
-from scrubjay.storage.database import Database
-from scrubjay.storage.job_events import JobEvents
-from scrubjay.storage.jobs import Jobs
-
-POLL_SECONDS = 0.5
 EVENT_TYPES = {
     "job.submitted": "It was put in the queue.",
     "job.started": "A worker began a run of it.",
@@ -25,24 +16,9 @@ EVENT_TYPES = {
     "job.completed": "The handler returned; the job has its result.",
     "job.failed": "It failed with `error`, and no try is left.",
     "job.cancelled": "It ended because somebody asked for it.",
+    "article.processed": "A crawl is done with a page: `url`, `domain`, `status` (`inserted`, `updated`, `unchanged`, "
+    "`deduped`, `removed`, `failed`, or `extracted` when nothing is kept), and more where it is known.",
+    "domain.metrics": "What a crawl has done so far at a host, at most every other second: `domain`, `pages`, "
+    "`failed`, `bytes`.",
     "diagnostic.step": "A diagnostic job took a step.",
 }
-
-
-async def follow(
-    database: Database, signals: JobSignals, job_id: str, after: int = 0, poll_seconds: float = POLL_SECONDS
-) -> AsyncIterator[JobEvent]:
-    """Every event later than `after`, in order and without gaps, until the job has finished."""
-    async with signals.wake_up(events_channel(job_id)) as signalled:
-        while True:
-            async with database.reading() as connection:
-                job = await Jobs(connection).find_by_id(job_id)
-                events = await JobEvents(connection).after(job_id, after)
-            for event in events:
-                yield event
-                after = event.sequence
-            # The state was read before the events, so a finished job has no later ones.
-            if not events and (job is None or job.is_finished):
-                return
-            if not events:
-                await wait_for_event(signalled, poll_seconds)

@@ -18,6 +18,7 @@ class JobKind:
     handler: Handler
     max_retries: int = 3
     worker_limit: int | None = None  # at most so many of this kind at once in one worker
+    notifies: bool = True  # its end is told to those who listen; not where somebody waits for the result anyway
 
 
 class JobKinds:
@@ -38,6 +39,10 @@ class JobKinds:
             return self._kinds[name]
         except KeyError:
             raise InvalidRequest(f"There is no kind of job called '{name}'.", field="kind") from None
+
+    def notifies(self, name: str) -> bool:
+        """Also of a kind that only other processes know."""
+        return name not in self._kinds or self._kinds[name].notifies
 
     def names_with_room(self, running: Mapping[str, int]) -> list[str]:
         """Kinds of which this worker may start one more."""

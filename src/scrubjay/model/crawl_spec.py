@@ -78,6 +78,7 @@ class CrawlSpec(Strictness):
     mode: CrawlMode = CrawlMode.CONCURRENT
     max_depth: int = Field(10, ge=0, le=1000)
     max_pages: int = Field(1000, ge=1, le=100_000_000)
+    max_pages_per_host: int | None = Field(None, ge=1, le=1_000_000)
     max_seconds: float | None = Field(None, gt=0, le=31_536_000)
     keywords: tuple[Annotated[str, StringConstraints(min_length=1, max_length=100)], ...] = Field((), max_length=100)
     score_threshold: float = Field(0.0, ge=0, le=1)
@@ -99,6 +100,7 @@ class CrawlSpec(Strictness):
     rate_limit_rps: float | None = Field(None, ge=0.01, le=10_000)
     concurrency: int = Field(16, ge=1, le=256)
     host_concurrency: int = Field(8, ge=1, le=64)
+    concurrent_hosts: int | None = Field(None, ge=1, le=256)  # how many hosts are asked at the same time
     timeout_seconds: float = Field(30.0, ge=0.1, le=600)
     max_bytes: int = Field(50 * 1024 * 1024, ge=1024, le=1024 * 1024 * 1024)
     retries: int = Field(2, ge=0, le=10)

@@ -37,6 +37,7 @@ PREFIXES = {
     "ten": "tenant",
     "ver": "document version",
     "vs": "vector store",
+    "vsfb": "vector store file batch",
     "watch": "watch",
     "whd": "webhook delivery",
     "whk": "webhook",

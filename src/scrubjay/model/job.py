@@ -116,6 +116,31 @@ class JobEvent:
     payload: Mapping[str, Any] = field(default_factory=dict)
     at: datetime = field(default_factory=utc_now)
 
+    @property
+    def may_be_last(self) -> bool:
+        """Whether the job may have finished with it; a retry can still make it go on."""
+        return self.type in _LAST_EVENTS or self.payload.get("state") in FINISHED_STATES
+
+
+_LAST_EVENTS = frozenset(f"job.{state}" for state in FINISHED_STATES)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoggedEvent:
+    """An event with its place in the log of all jobs; places grow, and some stay empty."""
+
+    id: int
+    tenant_id: str
+    event: JobEvent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogState:
+    """How long a job's log is, and whether it may still grow."""
+
+    event_count: int
+    is_finished: bool
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worker:

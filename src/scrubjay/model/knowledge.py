@@ -1,4 +1,4 @@
-"""Domains (several sources, one collection) and the OpenAI-shaped inventory."""
+"""The OpenAI-shaped inventory."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,26 +10,12 @@ from scrubjay.model.ids import new_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Domain:
-    """A named knowledge domain. `domain_id` is the name of its folder; `domain.json` there is the truth."""
-
-    tenant_id: str
-    domain_id: str
-    name: str
-    description: str = ""
-    collection_id: str | None = None
-    vector_store_name: str = ""
-    sources: Mapping[str, Any] = field(default_factory=dict)
-    created_at: datetime = field(default_factory=utc_now)
-    updated_at: datetime = field(default_factory=utc_now)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class InventoryFile:
     id: str = field(default_factory=lambda: new_id("file"))
     tenant_id: str
     filename: str
     purpose: str = "assistants"
+    content_type: str | None = None
     size_bytes: int = 0
     blob_sha256: str
     status: str = "processed"
@@ -38,18 +24,28 @@ class InventoryFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VectorStoreFile:
-    """A file in a vector store: it points at the document that was made of it."""
+    """What the inventory knows of a document in a collection, which is a file in a vector store.
 
+    A document that came in another way has none of these until somebody gives it attributes. Whether the file is
+    ready is what its document and its job say; nothing here has to be kept equal to them.
+    """
+
+    document_id: str
+    tenant_id: str
+    file_id: str  # the uploaded file, or the document that this is a copy of, or the document itself
+    job_id: str | None = None  # that reads it
+    batch_id: str | None = None
+    is_cancelled: bool = False
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    created_at: datetime = field(default_factory=utc_now)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VectorStoreBatch:
+    id: str = field(default_factory=lambda: new_id("vsfb"))
     tenant_id: str
     collection_id: str
-    file_id: str
-    document_id: str | None = None
-    batch_id: str | None = None
-    status: str = "in_progress"
-    last_error: Mapping[str, Any] | None = None
-    attributes: Mapping[str, Any] = field(default_factory=dict)
-    chunking: Mapping[str, Any] = field(default_factory=dict)
-    usage_bytes: int = 0
+    cancelled_at: datetime | None = None
     created_at: datetime = field(default_factory=utc_now)
 
 
@@ -67,8 +63,10 @@ class Assistant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Response:
-    id: str = field(default_factory=lambda: new_id("resp"))
+    """What a language model answered, kept under the id that its server gave it."""
+
     tenant_id: str
+    id: str
     model: str = ""
     status: str = "completed"
     previous_response_id: str | None = None

@@ -115,6 +115,7 @@ class SearchRequest:
     query: str
     mode: SearchMode = SearchMode.HYBRID
     collection_ids: tuple[str, ...] = ()
+    document_ids: tuple[str, ...] = ()
     tag_ids: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
     sources: tuple[DocumentSource, ...] = ()

@@ -1,4 +1,4 @@
-"""Watches (feeds, sitemaps and pages looked at cheaply and often), stories, webhooks and their deliveries."""
+"""Watches: feeds, sitemaps and pages looked at cheaply and often; what they have seen, and the stories in it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,6 +16,14 @@ class WatchKind(StrEnum):
     PAGE = "page"
 
 
+class ThrottleLevel(StrEnum):
+    """The emergency brake of all watches."""
+
+    OFF = "off"
+    SLOW = "slow"  # sources are looked at less often, and nothing is escalated
+    STOP = "stop"  # nothing is polled and nothing is triggered
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watch:
     id: str = field(default_factory=lambda: new_id("watch"))
@@ -23,20 +31,37 @@ class Watch:
     name: str
     url: str
     kind: WatchKind
-    plan_id: str | None = None
+    plan_id: str | None = None  # news goes where this plan's documents go
+    collection_id: str | None = None  # or into this collection
     enabled: bool = True
     poll_interval_seconds: int = 900
     daily_budget: int = 200
     weight: float = 1.0
+    threshold: float | None = None  # the least score that triggers a crawl; nothing means the setting's
+    catch_up: bool = False  # what the source has at the first poll is news too
     requests_today: int = 0
     budget_day: str | None = None
     etag: str | None = None
     last_modified: str | None = None
     last_fingerprint: str | None = None
-    failures: int = 0
+    memory: Mapping[str, Any] = field(default_factory=dict)  # what one kind must remember: a sitemap index's files …
+    failures: int = 0  # in a row
+    last_error: str | None = None  # why the last poll failed
+    notice: str | None = None  # what was odd about the last poll that did not fail
+    escalated_until: datetime | None = None  # looked at more often until then: a story of its is breaking
+    lease: str | None = None  # who polls it now; `next_poll_at` is then when the lease ends
     last_polled_at: datetime | None = None
+    last_success_at: datetime | None = None
     next_poll_at: datetime = field(default_factory=utc_now)
     created_at: datetime = field(default_factory=utc_now)
+
+
+class ItemState(StrEnum):
+    SEEN = "seen"  # known, and no news: it was there before the watch, or is too old
+    BELOW = "below"  # news, but its score is below the threshold
+    WAITING = "waiting"  # to be crawled when the queue of jobs has room
+    QUEUED = "queued"  # its crawl is a job
+    SUPPRESSED = "suppressed"  # another source had it first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,15 +70,23 @@ class WatchItem:
 
     tenant_id: str
     watch_id: str
-    key_hash: str
+    key_hash: str  # of the entry's id, else of its address
     url: str
+    url_hash: str = ""  # of the normal form of the address
+    site: str = ""  # the registrable domain: what makes two sources independent
     title: str | None = None
-    fingerprint: str | None = None
+    lead: str | None = None
+    entry_hash: str | None = None  # of what the listing said, without what changes by itself
+    fingerprint: str | None = None  # of the article's text
+    state: ItemState = ItemState.SEEN
+    reason: str | None = None  # why it is in this state, in words
     news_score: float | None = None
     factors: Mapping[str, Any] = field(default_factory=dict)
     story_id: str | None = None
     job_id: str | None = None
+    updates: int = 0
     published_at: datetime | None = None
+    news_at: datetime | None = None  # when it was last news
     seen_at: datetime = field(default_factory=utc_now)
 
 
@@ -65,7 +98,7 @@ class Story:
     tenant_id: str
     title: str
     features: Mapping[str, Any] = field(default_factory=dict)
-    source_count: int = 1
+    source_count: int = 1  # different registrable domains
     first_seen_at: datetime = field(default_factory=utc_now)
     last_seen_at: datetime = field(default_factory=utc_now)
     breaking_at: datetime | None = None
@@ -73,41 +106,10 @@ class Story:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Webhook:
-    id: str = field(default_factory=lambda: new_id("whk"))
-    tenant_id: str
-    url: str
-    plan_id: str | None = None
-    events: tuple[str, ...] = ("completed", "failed")
-    headers: Mapping[str, str] = field(default_factory=dict)
-    sealed_secret: str | None = None
-    sealed_previous_secret: str | None = None
-    is_active: bool = True
-    failures: int = 0
-    circuit_opened_at: datetime | None = None
-    created_at: datetime = field(default_factory=utc_now)
+class Throttle:
+    """The brake as somebody set it. It is one for the whole deployment."""
 
-
-class DeliveryStatus(StrEnum):
-    PENDING = "pending"
-    DELIVERED = "delivered"
-    FAILED = "failed"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Delivery:
-    id: str = field(default_factory=lambda: new_id("whd"))
-    tenant_id: str
-    webhook_id: str
-    event: str
-    body: str  # the exact text that is signed and sent
-    job_id: str | None = None
-    job_type: str | None = None
-    status: DeliveryStatus = DeliveryStatus.PENDING
-    attempts: int = 0
-    max_attempts: int = 5
-    response_status: int | None = None
-    response_body: str | None = None
-    last_attempt_at: datetime | None = None
-    next_attempt_at: datetime | None = None
-    created_at: datetime = field(default_factory=utc_now)
+    name: str = "watches"
+    level: ThrottleLevel = ThrottleLevel.OFF
+    reason: str | None = None
+    changed_at: datetime = field(default_factory=utc_now)

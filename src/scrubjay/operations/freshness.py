@@ -75,12 +75,14 @@ def _measure(
     return estimate_rates(unchanged, intervals, mean), waited
 
 
-async def expected_staleness(database: Database, plan_id: str, looked_at: datetime | None, now: datetime) -> float:
+async def expected_staleness(
+    database: Database, plan_id: str, looked_at: datetime | None, now: datetime, *, sample: int = SAMPLE
+) -> float:
     """How much of what a plan has is probably out of date. Of a large plan, a part of the keys speaks for all."""
     histories: list[LedgerHistory] = []
-    async for page in _pages(database, plan_id):
+    async for page in _pages(database, plan_id, min(_PAGE, sample)):
         histories += page
-        if len(histories) >= SAMPLE:
+        if len(histories) >= sample:
             break
     rates, waited = _measure(histories, mean_rate(histories), looked_at, now)
     return staleness(rates, waited)
@@ -103,11 +105,11 @@ async def choose_keys(
     return best
 
 
-async def _pages(database: Database, plan_id: str) -> AsyncIterator[Sequence[LedgerHistory]]:
+async def _pages(database: Database, plan_id: str, size: int = _PAGE) -> AsyncIterator[Sequence[LedgerHistory]]:
     after = ""
     while True:
         async with database.reading() as connection:
-            page = await Ledger(connection).history(plan_id, after=after, limit=_PAGE)
+            page = await Ledger(connection).history(plan_id, after=after, limit=size)
         if not page:
             return
         yield page

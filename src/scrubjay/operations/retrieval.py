@@ -5,7 +5,7 @@ that dies in between leaves the batch on the list; doing it again finds the docu
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -13,7 +13,17 @@ from typing import Any
 from sqlalchemy.exc import DBAPIError
 
 from scrubjay.connectors.source import Connector
-from scrubjay.errors import Conflict, ExtractionFailed, InvalidRequest, JobFailedForGood, ScrubjayError, Unavailable
+from scrubjay.connectors.web_events import MAX_ERROR_LENGTH, PAGE_EVENT
+from scrubjay.crawl.urls import host_of, parse_url
+from scrubjay.errors import (
+    Conflict,
+    ExtractionFailed,
+    InvalidRequest,
+    JobFailedForGood,
+    ScrubjayError,
+    Unavailable,
+    UrlInvalid,
+)
 from scrubjay.extract.pool import ExtractionPool
 from scrubjay.ingest.cleanup import retire
 from scrubjay.ingest.documents import Ingester
@@ -23,16 +33,17 @@ from scrubjay.model.clock import utc_now
 from scrubjay.model.content import DocumentSource, IncomingDocument, IngestOutcome
 from scrubjay.model.destination import Destination
 from scrubjay.model.extraction import Verdict
-from scrubjay.model.plan import Change, Fate, LedgerEntry, OperationItem, Plan, WorkState
+from scrubjay.model.plan import Change, Fate, LedgerEntry, OperationItem, Plan, RepositoryType, WorkState
 from scrubjay.model.source import SourceContent, SourceItem
 from scrubjay.operations.freshness import MAX_INTERVALS
+from scrubjay.operations.site_crawl import note_ingested
 from scrubjay.storage.blobs import BlobStore
 from scrubjay.storage.crawled_pages import CrawledPages
 from scrubjay.storage.database import Database
 from scrubjay.storage.documents import Documents
 from scrubjay.storage.ledger import Ledger
 from scrubjay.storage.operation_items import OperationItems
-from scrubjay.telemetry import get_logger
+from scrubjay.telemetry import CrawlCounts, crawl_meter, get_logger
 
 BATCH = 32
 NOWHERE = "https://file.invalid/"  # where links of documents lead that have no address on the web
@@ -58,6 +69,8 @@ class Settled:
     item: OperationItem
     document_id: str | None = None
     error: str | None = None
+    error_type: str = "source_unreadable"
+    outcome: IngestOutcome | None = None  # of what was taken in
 
 
 @dataclass(slots=True)
@@ -108,7 +121,21 @@ class Retrieval:
         read = await asyncio.gather(*(self._read(item) for item in batch))
         settled = [each for each in read if isinstance(each, Settled)]
         incoming = [(item, each) for item, each in zip(batch, read, strict=True) if isinstance(each, IncomingDocument)]
-        await self._note([*settled, *await self._ingest(incoming)])
+        settled += await self._ingest(incoming)
+        await self._note(settled)
+        self._count(settled, incoming)
+
+    def _count(self, settled: Sequence[Settled], read: Sequence[tuple[OperationItem, IncomingDocument]]) -> None:
+        counts, kind = CrawlCounts(), self.plan.repository_type
+        if kind != RepositoryType.WEB:  # its crawl has counted what it read
+            for item, document in read:
+                counts.note_processed(_site(item.key, kind), document.details.get("extraction_method"))
+        for each in settled:
+            if each.outcome is not None:
+                note_ingested(counts, _site(each.item.key, kind), each.outcome)
+            else:
+                counts.note_error(_site(each.item.key, kind), each.error_type)
+        crawl_meter.tell(self.context.job.id, counts)
 
     async def _read(self, item: OperationItem) -> IncomingDocument | Settled:
         """The item's content. One that cannot be read has no document yet; one that has no text has, and says why."""
@@ -118,12 +145,13 @@ class Retrieval:
             except (Unavailable, JobFailedForGood):
                 raise
             except ScrubjayError as error:
-                return Settled(item, error=error.message)
+                return Settled(item, None, error.message, getattr(error, "error_type", "source_unreadable"))
             try:
                 return self._incoming(content if content.markdown is not None else await self._extract(content))
             except (ExtractionFailed, InvalidRequest) as error:
                 failed = await self.parts.ingester.fail(self._incoming(content), error.message)
-                return Settled(item, failed.document_id, error.message)
+                error_type = getattr(error, "error_type", "source_unreadable")
+                return Settled(item, failed.document_id, error.message, error_type)
 
     def _incoming(self, content: SourceContent) -> IncomingDocument:
         destination = self.destination
@@ -182,10 +210,16 @@ class Retrieval:
                 item, document = incoming[0]
                 log.exception("object not ingested", key=item.key)
                 failed = await self.parts.ingester.fail(document, f"{type(error).__name__}: {error}")
-                return [Settled(item, failed.document_id, failed.error or "It could not be ingested.")]
+                reason = failed.error or "It could not be ingested."
+                return [Settled(item, failed.document_id, reason, outcome=failed.outcome)]
             return [settled for each in incoming for settled in await self._ingest([each])]
         return [
-            Settled(item, each.document_id, each.error if each.outcome is IngestOutcome.FAILED else None)
+            Settled(
+                item,
+                each.document_id,
+                each.error if each.outcome is IngestOutcome.FAILED else None,
+                outcome=each.outcome,
+            )
             for (item, _), each in zip(incoming, done, strict=True)
         ]
 
@@ -208,6 +242,8 @@ class Retrieval:
                     for each in settled
                 ],
             )
+            await self.context.tell(connection, [_told(each) for each in settled])
+        await self.context.announce()
 
     def _entry(self, settled: Settled, known: LedgerEntry | None, now: datetime) -> LedgerEntry:
         item = settled.item
@@ -274,6 +310,34 @@ class Retrieval:
                     for item in batch
                 ],
             )
+            await self.context.tell(connection, [_told_of_end(item) for item in batch])
+        await self.context.announce()
+
+
+def _site(key: str, kind: str) -> str:
+    """The host that an object is of, for the metrics; of what has none, the kind of its source."""
+    try:
+        return parse_url(key).host
+    except UrlInvalid:
+        return kind.lower()
+
+
+def _told(settled: Settled) -> tuple[str, Mapping[str, Any]]:
+    item = settled.item
+    status = "updated" if item.change is Change.CHANGED else "inserted"
+    facts = {**_place(item), "document_id": settled.document_id}
+    if settled.error is not None:
+        return PAGE_EVENT, {**facts, "status": "failed", "error": settled.error[:MAX_ERROR_LENGTH]}
+    return PAGE_EVENT, {**facts, "status": status}
+
+
+def _told_of_end(item: OperationItem) -> tuple[str, Mapping[str, Any]]:
+    return PAGE_EVENT, {**_place(item), "status": "removed"}
+
+
+def _place(item: OperationItem) -> dict[str, str]:
+    on_the_web = item.key.startswith(("http://", "https://"))
+    return {"url": item.key, "domain": host_of(item.key)} if on_the_web else {"url": item.key}
 
 
 def _document_of(entries: Any, item: OperationItem) -> str | None:

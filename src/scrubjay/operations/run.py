@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from scrubjay.connectors.registry import connector_type
 from scrubjay.connectors.source import Connector, ConnectorType, Tools
@@ -29,6 +30,7 @@ from scrubjay.errors import (
 from scrubjay.jobs.context import JobContext
 from scrubjay.jobs.kinds import JobKind
 from scrubjay.model.clock import utc_now
+from scrubjay.model.content import OutboxEvent
 from scrubjay.model.plan import (
     ENDED_STATES,
     Change,
@@ -54,6 +56,7 @@ from scrubjay.operations.timing import SLICES_PER_DAY
 from scrubjay.storage.ledger import Ledger, LedgerState
 from scrubjay.storage.operation_items import OperationItems
 from scrubjay.storage.operations import Operations
+from scrubjay.storage.outbox import Outbox
 from scrubjay.storage.plans import Plans
 from scrubjay.telemetry import get_logger
 
@@ -61,6 +64,7 @@ REVISITED_SHARE = 0.7  # of an adaptive run's requests; the rest is for pages th
 RECOVERED = "Recovered during startup"
 MESSAGE_LENGTH = 2000
 WRITTEN_AT_ONCE = 1000  # rows of one transaction, which others wait for
+Tally = Mapping[tuple[Change, WorkState], tuple[int, int]]  # → how many items, and their bytes
 
 log = get_logger(__name__)
 
@@ -76,7 +80,8 @@ class PlanRuns:
 
     @property
     def kinds(self) -> tuple[JobKind, ...]:
-        return (JobKind(name=KIND, handler=self.run), JobKind(name=LOOK_KIND, handler=self.look, max_retries=0))
+        look = JobKind(name=LOOK_KIND, handler=self.look, max_retries=0, notifies=False)
+        return (JobKind(name=KIND, handler=self.run), look)
 
     async def look(self, context: JobContext) -> Mapping[str, Any]:
         """List the beginning of a source, and change nothing: what a run would see."""
@@ -369,8 +374,9 @@ class _Run:
         path = await self._write_file()
         now = utc_now()
         async with self._context.transaction() as connection:
+            tally = await OperationItems(connection).tally(self._operation.id)
             changes: dict[str, Any] = {
-                **count_changes(await OperationItems(connection).tally(self._operation.id)),
+                **count_changes(tally),
                 "state": state,
                 "status_message": " ".join(self._messages)[:MESSAGE_LENGTH] or None,
                 "enumeration_file": path,
@@ -385,7 +391,19 @@ class _Run:
             if self._operation.is_complete and state in (OperationState.SUCCESS, OperationState.FAILED):
                 plan_changes["last_complete_at"] = self._operation.enumeration_started_at or now
             await Plans(connection).end_run(self._plan.id, self._operation.id, **plan_changes)
+            await self._tell(connection, tally)
         return {"operation_id": self._operation.id, **{name: changes[name] for name in sorted(changes)}}
+
+    async def _tell(self, connection: AsyncConnection, tally: Tally) -> None:
+        """Others hear of a run that changed something; what failed to be taken in does not count."""
+        changed = {
+            name: tally.get((change, WorkState.DONE), (0, 0))[0]
+            for name, change in (("added", Change.ADDED), ("changed", Change.CHANGED), ("removed", Change.DELETED))
+        }
+        if any(changed.values()):
+            facts = {"plan_id": self._plan.id, "name": self._plan.name, "operation_id": self._operation.id, **changed}
+            event = OutboxEvent(tenant_id=self._plan.tenant_id, topic="plan.changed", payload=facts)
+            await Outbox(connection).add(event)
 
     async def _write_file(self) -> str | None:
         try:
@@ -405,7 +423,7 @@ class _Run:
             self._context.note("job.log", level="info", message=message)
 
 
-def count_changes(tally: Mapping[tuple[Change, WorkState], tuple[int, int]]) -> dict[str, int]:
+def count_changes(tally: Tally) -> dict[str, int]:
     """An operation's counters, from what became of its items."""
     counts: dict[str, int] = {}
 

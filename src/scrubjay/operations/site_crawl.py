@@ -6,6 +6,7 @@ process dies is taken by the next run.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,9 +14,10 @@ from typing import Any
 
 from sqlalchemy.exc import DBAPIError
 
+from scrubjay.connectors.web_events import PAGE_EVENT, STATUSES
 from scrubjay.connectors.web_job import KIND, WebCrawler
 from scrubjay.connectors.web_store import markdown_of, unpack_details
-from scrubjay.crawl.urls import normal_form
+from scrubjay.crawl.urls import host_of, normal_form
 from scrubjay.errors import Conflict, InvalidRequest, JobFailedForGood, JobTakenOver, Unavailable
 from scrubjay.ingest.cleanup import retire
 from scrubjay.ingest.document_writer import natural_key
@@ -23,14 +25,14 @@ from scrubjay.ingest.documents import Ingester
 from scrubjay.ingest.indexing import Indexer
 from scrubjay.jobs.context import JobContext
 from scrubjay.jobs.kinds import JobKind
-from scrubjay.model.content import DocumentSource, IncomingDocument, Ingested, IngestOutcome, QueuedPage
+from scrubjay.model.content import Document, DocumentSource, IncomingDocument, Ingested, IngestOutcome, QueuedPage
 from scrubjay.model.crawling import CrawledPage
 from scrubjay.model.destination import Destination
 from scrubjay.storage.crawled_pages import CrawledPages
 from scrubjay.storage.database import Database
 from scrubjay.storage.documents import Documents
 from scrubjay.storage.ingest_queue import IngestQueue
-from scrubjay.telemetry import get_logger
+from scrubjay.telemetry import CrawlCounts, crawl_meter, get_logger
 
 BATCH_PAGES = 32
 LOOK_SECONDS = 0.3
@@ -77,7 +79,8 @@ class PageIngestion:
         self._context = context
         self._destination = destination
         self._over = asyncio.Event()
-        self.counts: dict[str, int] = {str(outcome): 0 for outcome in IngestOutcome}
+        before: Mapping[str, int] = context.state.get("documents") or {}
+        self.counts: dict[str, int] = {str(outcome): before.get(outcome, 0) for outcome in IngestOutcome}
 
     async def follow(self) -> None:
         """Ingest what is queued until the crawl is over."""
@@ -109,11 +112,21 @@ class PageIngestion:
         if not queued:
             return 0
         gone = [page for page in pages if page.content is None]
-        for each in await self._ingest([self._incoming(page) for page in pages if page.content is not None]):
-            self.counts[each.outcome] += 1
+        present = [page for page in pages if page.content is not None]
+        done = await self._ingest([self._incoming(page) for page in present])
+        counts, metered = Counter(str(each.outcome) for each in done), CrawlCounts()
+        for page, each in zip(present, done, strict=True):
+            note_ingested(metered, host_of(page.url), each.outcome)
         async with self._context.transaction() as connection:
             await IngestQueue(connection).remove([each.id for each in queued])
-            self.counts[IngestOutcome.REMOVED] += await self._retire(connection, gone)
+            ended = await self._retire(connection, gone)
+            counts[IngestOutcome.REMOVED] += len(ended)
+            totals = {name: self.counts[name] + counts[name] for name in self.counts}
+            await self._context.remember(connection, {**self._context.state, "documents": totals})
+            await self._context.tell(connection, [*map(_told, present, done), *map(_told_of_end, ended)])
+        self.counts = totals
+        crawl_meter.tell(self._context.job.id, metered)
+        await self._context.announce()
         self._crawls.indexer.wake()
         return len(queued)
 
@@ -129,13 +142,13 @@ class PageIngestion:
                 return [await self._crawls.ingester.fail(incoming[0], f"{type(error).__name__}: {error}")]
             return [done for each in incoming for done in await self._ingest([each])]
 
-    async def _retire(self, connection: Any, gone: Sequence[CrawledPage]) -> int:
+    async def _retire(self, connection: Any, gone: Sequence[CrawledPage]) -> list[Document]:
         """End the documents of pages that their site says are gone."""
         keys = [natural_key(None, self._destination.collection_id, normal_form(page.url)) for page in gone]
         known = await Documents(connection).by_keys(self._context.job.tenant_id, keys)
         ended = [document for document in known.values() if document.deleted_at is None]
         await retire(connection, ended)
-        return len(ended)
+        return ended
 
     def _incoming(self, page: CrawledPage) -> IncomingDocument:
         details = unpack_details(page.details)
@@ -157,6 +170,34 @@ class PageIngestion:
             chunking=self._destination.chunking,
             crawled_at=page.changed_at,
         )
+
+
+def note_ingested(counts: CrawlCounts, host: str, outcome: IngestOutcome) -> None:
+    """What became of a page that was taken in, for the metrics."""
+    if outcome in (IngestOutcome.ADDED, IngestOutcome.CHANGED):
+        counts.note_inserted(host)
+    elif outcome is IngestOutcome.UNCHANGED:
+        counts.note_deduped(host)
+    elif outcome is IngestOutcome.FAILED:
+        counts.note_error(host, "ingest")
+
+
+def _told(page: CrawledPage, ingested: Ingested) -> tuple[str, Mapping[str, Any]]:
+    deduped = page.duplicate_of is not None and ingested.outcome is IngestOutcome.ADDED
+    return PAGE_EVENT, {
+        "url": page.url,
+        "domain": host_of(page.url),
+        "status": STATUSES[IngestOutcome.UNCHANGED if deduped else ingested.outcome],
+        "document_id": ingested.document_id,
+        "title": page.title,
+        "extraction_method": page.method,
+        **({"error": ingested.error} if ingested.error else {}),
+    }
+
+
+def _told_of_end(document: Document) -> tuple[str, Mapping[str, Any]]:
+    facts = {"url": document.url, "domain": host_of(document.url), "document_id": document.id}
+    return PAGE_EVENT, {**facts, "status": STATUSES[IngestOutcome.REMOVED]}
 
 
 async def _pages(connection: Any, queued: Sequence[QueuedPage]) -> list[CrawledPage]:

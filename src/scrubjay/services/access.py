@@ -26,6 +26,7 @@ from scrubjay.telemetry import get_logger
 
 log = get_logger(__name__)
 
+SESSION_COOKIE = "scrubjay_session"
 NAME_LENGTHS = range(1, 101)
 MAX_RATE_RPM = 10_000
 LINK_LIFETIME = timedelta(minutes=15)
@@ -174,8 +175,16 @@ class Access:
             if link is None or not await sign_ins.consume(link.token_hash):
                 raise Unauthenticated("This sign-in link was used or has expired; ask for a new one.")
             await sign_ins.delete_expired(utc_now())
+        return await self._add_session(link.key_id)
+
+    async def open_session(self, key: str | None) -> str:
+        """Exchange an API key for a session's token; the request counts against the key's limit."""
+        principal, _ = await self.authenticate(key)
+        return await self._add_session(principal.key_id)
+
+    async def _add_session(self, key_id: str) -> str:
         session = random_secrets.token_urlsafe(32)
-        await self._add_sign_in(session, link.key_id, "session", SESSION_LIFETIME)
+        await self._add_sign_in(session, key_id, "session", SESSION_LIFETIME)
         return session
 
     async def sign_out(self, token: str) -> None:

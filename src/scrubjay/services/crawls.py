@@ -44,8 +44,14 @@ class CrawlService:
         *,
         priority: JobPriority = JobPriority.NORMAL,
         destination: Destination | None = None,
+        webhook: Mapping[str, Any] | None = None,
+        notes: Mapping[str, Any] | None = None,
     ) -> Job:
-        """Check what can be checked at once, and leave the rest to a job. With a destination, pages are ingested."""
+        """Check what can be checked at once, and leave the rest to a job. With a destination, pages are ingested.
+
+        `webhook` is whom the end of this job is told, as `WebhookService.of_job` describes it. `notes` are for
+        whoever looks at the job; the crawl does not read them.
+        """
         require(principal, Scope.WRITE)
         for number, text in enumerate(spec.start_urls):
             url = parse_url(text, field=f"start_urls.{number}")
@@ -58,6 +64,10 @@ class CrawlService:
         if destination is not None:
             await self._check_destination(principal, destination)
             payload["ingest"] = destination.dump()
+        if webhook is not None:
+            payload["webhook"] = webhook
+        if notes:
+            payload["notes"] = dict(notes)
         return await self._jobs.submit(principal, KIND, payload, priority=priority)
 
     async def _require_open(self, principal: Principal, spec: CrawlSpec) -> None:
@@ -79,11 +89,16 @@ class CrawlService:
             async with self._crawler.database.reading() as connection:
                 await Collections(connection).get(principal.tenant_id, destination.collection_id)
 
-    async def discover(self, principal: Principal, spec: DiscoverySpec) -> Job:
+    async def discover(
+        self, principal: Principal, spec: DiscoverySpec, *, webhook: Mapping[str, Any] | None = None
+    ) -> Job:
         """List a site's addresses from its sitemaps and Common Crawl, as a job."""
         require(principal, Scope.WRITE)
         self._crawler.network.guard.check_host(spec.host)
-        return await self._jobs.submit(principal, DISCOVERY_KIND, {"spec": spec.model_dump(mode="json")})
+        payload: dict[str, Any] = {"spec": spec.model_dump(mode="json")}
+        if webhook is not None:
+            payload["webhook"] = webhook
+        return await self._jobs.submit(principal, DISCOVERY_KIND, payload)
 
     async def site_memory(self, principal: Principal, host: str) -> SiteMemory | None:
         """What the newest crawl of a host learned of its boilerplate."""

@@ -1,14 +1,15 @@
 """Jobs as doors see them: submit, look at, steer and follow."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping, Sequence
+from contextlib import aclosing
 from typing import Any
 
 from scrubjay.errors import Conflict, InvalidRequest, NotFound
 from scrubjay.jobs import control
-from scrubjay.jobs.events import follow
 from scrubjay.jobs.kinds import JobKinds
+from scrubjay.jobs.live import EventHub, Told
 from scrubjay.jobs.signals import JobSignals
-from scrubjay.model.job import Job, JobEvent, JobPriority, JobRequest, JobState
+from scrubjay.model.job import Job, JobEvent, JobPriority, JobRequest, JobState, LoggedEvent
 from scrubjay.model.page import Page
 from scrubjay.model.tenant import Principal, Scope
 from scrubjay.services.access import require
@@ -16,12 +17,15 @@ from scrubjay.storage.database import Database
 from scrubjay.storage.job_events import JobEvents
 from scrubjay.storage.jobs import JobRow, Jobs
 
+CLEARED_AT_ONCE = 200
+
 
 class JobService:
-    def __init__(self, database: Database, signals: JobSignals, kinds: JobKinds) -> None:
+    def __init__(self, database: Database, signals: JobSignals, kinds: JobKinds, hub: EventHub) -> None:
         self._database = database
         self._signals = signals
         self._kinds = kinds
+        self._hub = hub
 
     async def submit(
         self,
@@ -96,6 +100,10 @@ class JobService:
     async def make_request(self, principal: Principal, job_id: str, request: JobRequest, *, force: bool = False) -> Job:
         """Pause, resume, cancel or retry; a running job obeys at its next checkpoint."""
         require(principal, Scope.WRITE)
+        if request in (JobRequest.RESUME, JobRequest.RETRY):
+            # A job that acts with somebody's scopes is not set going by those who have less.
+            for scope in (await self.get(principal, job_id)).payload.get("scopes", ()):
+                require(principal, Scope(scope))
         async with self._database.writing() as connection:
             job = await control.make_request(connection, principal.tenant_id, job_id, request, force=force)
         await self.tell()
@@ -111,15 +119,65 @@ class JobService:
     async def events(
         self, principal: Principal, job_id: str, *, after: int = 0, limit: int = 500
     ) -> Sequence[JobEvent]:
-        await self.get(principal, job_id)
+        require_within(after, (await self.get(principal, job_id)).event_count)
         async with self._database.reading() as connection:
             return await JobEvents(connection).after(job_id, after, limit)
 
+    async def last_lines(self, principal: Principal, job_id: str, limit: int = 20) -> Sequence[JobEvent]:
+        """What the job logged last, the oldest line first."""
+        await self.get(principal, job_id)
+        async with self._database.reading() as connection:
+            return await JobEvents(connection).newest(job_id, ["job.log"], limit)
+
     async def follow(self, principal: Principal, job_id: str, *, after: int = 0) -> AsyncIterator[JobEvent]:
         """Every event after a point, live, until the job has finished."""
-        await self.get(principal, job_id)
-        async for event in follow(self._database, self._signals, job_id, after):
-            yield event
+        async with aclosing(await self.follow_closely(principal, job_id, after=after)) as batches:
+            async for batch in batches:
+                for told in batch:
+                    yield told.event
+
+    async def follow_closely(
+        self, principal: Principal, job_id: str, *, after: int = 0
+    ) -> AsyncGenerator[Sequence[Told], None]:
+        """The same in batches, as they come; what is wrong with the request is said before the first."""
+        require_within(after, (await self.get(principal, job_id)).event_count)
+        return self._hub.follow_job(job_id, after)
+
+    async def events_of_all(
+        self, principal: Principal, *, after: int | None = None, limit: int = 500
+    ) -> tuple[Sequence[LoggedEvent], int]:
+        """The events of all jobs of the tenant after a position, or the latest; and the position to go on from."""
+        require(principal, Scope.READ)
+        async with self._database.reading() as connection:
+            log = JobEvents(connection)
+            last = await log.last_position()
+            start = max(0, last - limit) if after is None else after
+            require_within(start, last)
+            events = await log.between(principal.tenant_id, after=start, until=last, limit=limit)
+        return events, events[-1].id if len(events) == limit else last
+
+    async def follow_all(
+        self, principal: Principal, *, after: int | None = None
+    ) -> AsyncGenerator[Sequence[Told], None]:
+        """The events of all jobs of the tenant, from a position in their log or from now on; without end."""
+        require(principal, Scope.READ)
+        if after is not None:
+            async with self._database.reading() as connection:
+                require_within(after, await JobEvents(connection).last_position())
+        return self._hub.follow_tenant(principal.tenant_id, after)
+
+    async def clear_finished(self, principal: Principal, kinds: Collection[str] = ()) -> Sequence[str]:
+        """Delete jobs that have finished, of some kinds or all; returns their ids."""
+        require(principal, Scope.WRITE)
+        cleared: list[str] = []
+        while True:
+            async with self._database.writing() as connection:
+                jobs = await Jobs(connection).finished_of(principal.tenant_id, kinds, CLEARED_AT_ONCE)
+                for job in jobs:
+                    await Jobs(connection).delete(job.tenant_id, job.id)
+            cleared += [job.id for job in jobs]
+            if len(jobs) < CLEARED_AT_ONCE:
+                return cleared
 
     async def counts(self, principal: Principal) -> Mapping[str, int]:
         """How many jobs are in each state."""
@@ -130,3 +188,9 @@ class JobService:
                 str(state): await jobs.count(JobRow.tenant_id == principal.tenant_id, JobRow.state == state)
                 for state in JobState
             }
+
+
+def require_within(after: int, last: int) -> None:
+    """A point beyond the end was never given out by this log: whoever has it follows another one."""
+    if after > last:
+        raise InvalidRequest(f"after: there are only {last} events.", field="after", last=last)

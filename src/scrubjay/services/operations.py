@@ -1,14 +1,14 @@
 """Operations as doors see them: the runs of a plan, their statistics and files, and what changed in its documents."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import ColumnElement, select
+from sqlalchemy import ColumnElement, case, func, select
 
 from scrubjay.errors import Conflict, NotFound
 from scrubjay.model.content import Document
@@ -20,7 +20,7 @@ from scrubjay.services.access import require
 from scrubjay.storage.database import Database
 from scrubjay.storage.documents import DocumentRow, Documents
 from scrubjay.storage.operations import OperationRow, Operations
-from scrubjay.storage.plans import Plans
+from scrubjay.storage.plans import PlanRow, Plans
 from scrubjay.storage.versions import DocumentVersionRow
 
 CHANGES_AT_ONCE = 500
@@ -144,10 +144,12 @@ class OperationService:
         )
 
     async def changes(
-        self, principal: Principal, plan_id: str, *, since: datetime | None = None
+        self, principal: Principal, plan_id: str | None = None, *, since: datetime | None = None
     ) -> AsyncIterator[DocumentChange]:
-        """What was added, changed and removed in a plan's documents, oldest first; kept for as long as they are."""
-        await self._plan(principal, plan_id)
+        """What was added, changed and removed in the documents of a plan or all, oldest first; kept as long as they."""
+        require(principal, Scope.READ)
+        if plan_id is not None:
+            await self._plan(principal, plan_id)
         found: list[DocumentChange] = []
         after = ""
         while True:
@@ -155,7 +157,7 @@ class OperationService:
                 documents = (
                     await Documents(connection).page(
                         DocumentRow.tenant_id == principal.tenant_id,
-                        DocumentRow.plan_id == plan_id,
+                        *(() if plan_id is None else (DocumentRow.plan_id == plan_id,)),
                         DocumentRow.is_purging.is_(False),
                         DocumentRow.id > after,
                         *(() if since is None else (DocumentRow.updated_at >= since,)),
@@ -193,6 +195,32 @@ class OperationService:
             after = documents[-1].id
         for change in sorted(found, key=lambda change: (change.at, change.document.id, change.version)):
             yield change
+
+    async def count_changes(
+        self, principal: Principal, plan_ids: Sequence[str], *, since: datetime
+    ) -> Mapping[str, Mapping[ChangeKind, int]]:
+        """Plan id → how many of its documents were added, changed and removed."""
+        require(principal, Scope.READ)
+        row, version = DocumentRow, DocumentVersionRow
+        found: dict[str, dict[ChangeKind, int]] = {}
+        async with self._database.reading() as connection:
+            owned = await connection.execute(
+                select(PlanRow.id).where(PlanRow.tenant_id == principal.tenant_id, PlanRow.id.in_(plan_ids))
+            )
+            # By plan alone: beside the tenant, SQLite would go through all of its documents.
+            mine = (row.plan_id.in_(owned.scalars().all()), row.is_purging.is_(False))
+            written = (
+                select(row.plan_id, func.sum(case((version.version == 1, 1), else_=0)), func.count())
+                .join(version, version.document_id == row.id)
+                .where(version.created_at >= since, *mine)
+                .group_by(row.plan_id)
+            )
+            ended = select(row.plan_id, func.count()).where(*mine, row.deleted_at >= since).group_by(row.plan_id)
+            for plan_id, first, count in await connection.execute(written):
+                found[str(plan_id)] = {ChangeKind.ADDED: int(first), ChangeKind.CHANGED: int(count) - int(first)}
+            for plan_id, count in await connection.execute(ended):
+                found.setdefault(str(plan_id), {})[ChangeKind.REMOVED] = int(count)
+        return found
 
     async def _plan(self, principal: Principal, plan_id: str) -> Plan:
         require(principal, Scope.READ)

@@ -37,7 +37,7 @@ from scrubjay.model.source import Connectivity
 from scrubjay.model.tenant import Principal, Scope
 from scrubjay.operations.begin import LOOK_KIND, begin_run
 from scrubjay.operations.enumeration_file import EnumerationFiles
-from scrubjay.operations.freshness import expected_staleness
+from scrubjay.operations.freshness import SAMPLE, expected_staleness
 from scrubjay.operations.scheduler import PlanScheduler
 from scrubjay.operations.timing import first_due, next_due
 from scrubjay.services.access import require
@@ -281,10 +281,10 @@ class PlanService:
             job = await self._jobs.get(principal, job.id)
         return job
 
-    async def staleness(self, principal: Principal, plan_id: str) -> float:
+    async def staleness(self, principal: Principal, plan_id: str, *, sample: int = SAMPLE) -> float:
         """The share of a plan's documents that has probably changed at the source since it was looked at."""
         plan = await self.get(principal, plan_id)
-        return await expected_staleness(self._database, plan.id, plan.last_complete_at, utc_now())
+        return await expected_staleness(self._database, plan.id, plan.last_complete_at, utc_now(), sample=sample)
 
     async def _check(self, principal: Principal, values: PlanValues) -> ConnectorType:
         """InvalidRequest that names the field, for whatever is wrong with values."""
@@ -318,7 +318,7 @@ class PlanService:
             first = error.errors()[0]
             where = ".".join(["repository_settings", *(str(part) for part in first["loc"])])
             raise InvalidRequest(f"{where}: {first['msg'].removeprefix('Value error, ')}.", field=where) from error
-        for name in ("start_url", "url", "endpoint_url"):
+        for name in ("start_url", "url", "endpoint_url", "site_url"):
             if settings.get(name):
                 url = parse_url(str(settings[name]), field=f"repository_settings.{name}")
                 if url.username or url.password:  # they would be kept and shown as they are
@@ -369,7 +369,7 @@ def _lacks(kind: ConnectorType, plan: Plan) -> str | None:
 
 def _party(settings: Mapping[str, Any]) -> tuple[Any, ...]:
     """To whom a secret goes: the origin of the address, and whoever stands in between."""
-    addresses = (settings.get(name) for name in ("start_url", "url", "endpoint_url"))
+    addresses = (settings.get(name) for name in ("start_url", "url", "endpoint_url", "site_url"))
     return (
         *(urlsplit(str(address or ""))[:2] for address in addresses),
         settings.get("bucket"),

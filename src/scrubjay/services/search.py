@@ -41,7 +41,8 @@ from scrubjay.storage.generations import Generations
 from scrubjay.storage.tags import Tags
 from scrubjay.storage.versions import DocumentVersions
 from scrubjay.storage.vocabulary import Vocabulary
-from scrubjay.telemetry import get_logger
+from scrubjay.telemetry import get_logger, span
+from scrubjay.telemetry.metrics import search_seconds
 
 LEAST_CANDIDATES = 100
 CANDIDATES_PER_RESULT = 4
@@ -78,6 +79,14 @@ class SearchService:
     async def search(self, principal: Principal, request: SearchRequest) -> SearchAnswer:
         require(principal, Scope.READ)
         started = time.perf_counter()
+        with span("search", search__mode=str(request.mode)) as traced:
+            answer = await self._search(principal, request)
+            traced.set(search__results=len(answer.results), search__cached=answer.result_cached)
+        seconds = time.perf_counter() - started
+        search_seconds.labels(mode=str(request.mode)).observe(seconds)
+        return replace(answer, latency_ms=round(seconds * 1000, 3))
+
+    async def _search(self, principal: Principal, request: SearchRequest) -> SearchAnswer:
         parsed = parse_query(request.query)
         await self._check_owned(principal.tenant_id, request)
         canonical = json.dumps(asdict(replace(request, cursor=None)), sort_keys=True, default=str)
@@ -89,7 +98,7 @@ class SearchService:
         if answer is None:
             answer = await self._answer(principal.tenant_id, request, parsed, cursor, canonical)
             await self._cache.keep_result(principal.tenant_id, key, answer)
-        return replace(answer, latency_ms=round((time.perf_counter() - started) * 1000, 3))
+        return answer
 
     async def _check_owned(self, tenant_id: str, request: SearchRequest) -> None:
         """Another tenant's collection or tag does not exist."""
@@ -322,6 +331,7 @@ def _filter(tenant_id: str, request: SearchRequest, parsed: ParsedQuery, moment:
     return SearchFilter(
         tenant_id=tenant_id,
         collection_ids=request.collection_ids,
+        document_ids=request.document_ids,
         tag_ids=request.tag_ids,
         hosts=hosts,
         excluded_hosts=parsed.excluded_hosts,

@@ -16,6 +16,7 @@ from typing import Literal, Protocol
 from scrubjay.errors import ConfigurationError, InvalidRequest, Unavailable
 from scrubjay.settings import Settings
 from scrubjay.telemetry import get_logger
+from scrubjay.telemetry.metrics import cache_requests_total
 
 PREFIX = "scrubjay:"
 
@@ -116,6 +117,15 @@ class Cache(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+_CACHES = frozenset({"crawl", "embed", "query", "query_embed", "robots"})  # what `cache:…` keys hold
+
+
+def count_request(key: str, *, found: bool) -> None:
+    """For the metrics: what was asked for, by the kind of its key."""
+    kind = key.split(":", 2)[1] if key.startswith("cache:") else ""
+    cache_requests_total.labels(kind if kind in _CACHES else "other", "hit" if found else "miss").inc()
 
 
 def open_cache(settings: Settings) -> Cache:

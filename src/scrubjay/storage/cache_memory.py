@@ -16,6 +16,7 @@ from scrubjay.storage.cache import (
     PROBE_SECONDS,
     Allowance,
     CacheStats,
+    count_request,
     describe_allowance,
     hold_lock,
     milliseconds,
@@ -66,8 +67,10 @@ class MemoryCache:
         entry = self._find(key)
         if entry is None:
             self._misses += 1
+            count_request(key, found=False)
             return None
         self._hits += 1
+        count_request(key, found=True)
         return entry.value
 
     async def set(self, key: str, value: bytes, *, ttl_seconds: float) -> None:

@@ -19,6 +19,7 @@ from scrubjay.storage.cache import (
     PROBE_SECONDS,
     Allowance,
     CacheStats,
+    count_request,
     describe_allowance,
     hold_lock,
     milliseconds,
@@ -166,6 +167,7 @@ class RedisCache:
             self._misses += 1
         else:
             self._hits += 1
+        count_request(key, found=value is not None)
         return value
 
     async def set(self, key: str, value: bytes, *, ttl_seconds: float) -> None:

@@ -164,6 +164,15 @@ class CrawledPages(Repository[CrawledPage]):
             .limit(limit)
         )
 
+    async def of_scope(self, scope_id: str, *, after: str = "") -> Sequence[CrawledPage]:
+        """Everything that is known of a scope, by hash, some at a time."""
+        return await self._items(
+            select(*self._columns)
+            .where(CrawledPageRow.scope_id == scope_id, CrawledPageRow.url_hash > after)
+            .order_by(CrawledPageRow.url_hash)
+            .limit(PAGE)
+        )
+
     async def listing(self, scope_id: str, job_id: str, *, after: str = "", limit: int = 1000) -> Sequence[PageListing]:
         """What a job found, without the texts, by hash."""
         rows = await self.connection.execute(

@@ -33,6 +33,8 @@ class DocumentRow(Base):
         Index("ix_documents_plan_id", "plan_id"),
         Index("ix_documents_operation_id", "operation_id"),
         Index("ix_documents_crawled_at", "tenant_id", "crawled_at"),
+        Index("ix_documents_created_at", "tenant_id", "created_at", "id"),
+        Index("ix_documents_status", "tenant_id", "status"),
         partial_index("ix_documents_index_due", "index_due_at", where="index_due_at IS NOT NULL"),
         partial_index("ix_documents_active", "tenant_id", "id", where="deleted_at IS NULL"),
     )
@@ -200,6 +202,10 @@ class Documents(Repository[Document]):
 
     async def due_count(self) -> int:
         return await self.count(DocumentRow.index_due_at.is_not(None))
+
+    async def oldest_due(self) -> datetime | None:
+        """Since when the index owes something."""
+        return await self.connection.scalar(select(func.min(DocumentRow.index_due_at)))
 
     async def adopt_duplicates(self, document_id: str) -> None:
         """What repeated a document that ends repeats nothing any more, until it is looked at again."""

@@ -92,12 +92,15 @@ class Frontier(Repository[FrontierItem]):
         until: datetime,
         strategy: CrawlStrategy = CrawlStrategy.BFS,
         avoid_hosts: Collection[str] = (),
+        only_hosts: Collection[str] | None = None,
     ) -> Sequence[FrontierItem]:
         """Take the next URLs of a job: first those whose lease ran out, then pending ones.
 
         What is leased under the same id is still held by whoever asks, however long ago that was.
         """
         elsewhere = [FrontierRow.host.not_in(list(avoid_hosts))] if avoid_hosts else []
+        if only_hosts is not None:
+            elsewhere.append(FrontierRow.host.in_(list(only_hosts)))
         expired = and_(
             FrontierRow.status == FrontierStatus.LEASED,
             FrontierRow.leased_until < now,
@@ -134,6 +137,20 @@ class Frontier(Repository[FrontierItem]):
             .where(FrontierRow.job_id == job_id, FrontierRow.status == FrontierStatus.LEASED)
             .values(status=FrontierStatus.PENDING, lease_id=None, leased_until=None)
         )
+
+    async def give_back(self, job_id: str, hashes: Collection[str]) -> None:
+        """Unlease URLs whose turn it is not, as if they had not been chosen."""
+        if hashes:
+            await self.connection.execute(
+                update(FrontierRow)
+                .where(FrontierRow.job_id == job_id, FrontierRow.url_hash.in_(list(hashes)))
+                .values(
+                    status=FrontierStatus.PENDING,
+                    lease_id=None,
+                    leased_until=None,
+                    attempts=FrontierRow.attempts - 1,
+                )
+            )
 
     async def settle(self, job_id: str, settled: Sequence[tuple[str, FrontierStatus, str | None]]) -> None:
         """Mark URLs, by hash, as done with: for the one run that holds the job."""

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, ForeignKey, Index, String, and_, bindparam, exists, func, or_, select, update
 from sqlalchemy.orm import Mapped, mapped_column
 
-from scrubjay.model.job import FINISHED_STATES, Job, JobPriority, JobRequest, JobState
+from scrubjay.model.job import FINISHED_STATES, Job, JobPriority, JobRequest, JobState, LogState
 from scrubjay.storage.repository import Base, Repository, table_options
 from scrubjay.storage.types import EnumText, Id, Json, LongText, Name, UtcDateTime, partial_index
 from scrubjay.storage.workers import WorkerRow
@@ -105,6 +105,19 @@ class Jobs(Repository[Job]):
         statement = select(JobRow.id, JobRow.run, JobRow.state, JobRow.requested).where(JobRow.id.in_(job_ids))
         return {row.id: (row.run, row.state, row.requested) for row in await self.connection.execute(statement)}
 
+    async def log_states(self, job_ids: Collection[str]) -> Mapping[str, LogState]:
+        """How long the logs of these jobs are; jobs that do not exist any more are left out."""
+        statement = select(JobRow.id, JobRow.event_count, JobRow.state).where(JobRow.id.in_(job_ids))
+        return {
+            row.id: LogState(event_count=row.event_count, is_finished=row.state in FINISHED_STATES)
+            for row in await self.connection.execute(statement)
+        }
+
+    async def pending_by_kind(self) -> Mapping[str, int]:
+        """How many jobs of each kind wait in the queue, whoever's they are."""
+        counted = select(JobRow.kind, func.count()).where(JobRow.state == JobState.PENDING).group_by(JobRow.kind)
+        return {row[0]: row[1] for row in await self.connection.execute(counted)}
+
     async def orphans_exist(self) -> bool:
         return (await self.connection.execute(select(JobRow.id).where(_is_orphan()).limit(1))).first() is not None
 
@@ -116,6 +129,13 @@ class Jobs(Repository[Job]):
             .with_for_update(skip_locked=True)
             .with_hint(JobRow, "WITH (UPDLOCK, READPAST, ROWLOCK)", "mssql")
         )
+
+    async def finished_of(self, tenant_id: str, kinds: Collection[str], limit: int) -> Sequence[Job]:
+        """Finished jobs of a tenant, of these kinds or of any."""
+        conditions = [JobRow.tenant_id == tenant_id, JobRow.state.in_(FINISHED_STATES)]
+        if kinds:
+            conditions.append(JobRow.kind.in_(kinds))
+        return await self._items(select(*self._columns).where(*conditions).limit(limit))
 
     async def finished_before(self, moment: datetime, limit: int) -> Sequence[Job]:
         return await self._items(

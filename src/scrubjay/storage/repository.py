@@ -49,9 +49,9 @@ class Base(DeclarativeBase):
     __table_args__: Any = MYSQL_OPTIONS
 
 
-def table_options(*items: SchemaItem) -> tuple[Any, ...]:
+def table_options(*items: SchemaItem, **options: Any) -> tuple[Any, ...]:
     """Indexes and constraints of a table, with what MariaDB/MySQL must be told."""
-    return (*items, MYSQL_OPTIONS)
+    return (*items, {**MYSQL_OPTIONS, **options})
 
 
 class Repository(Generic[M]):
@@ -85,11 +85,11 @@ class Repository(Generic[M]):
                 batch = [self._values(item) for item in items[start : start + BATCH]]
                 await self.connection.execute(self._insert, batch)
 
-    async def get(self, tenant_id: str, *identifier: str) -> M:
+    async def get(self, tenant_id: str, *identifier: str | int) -> M:
         """The item, or NotFound; another tenant's item is not found either."""
         item = await self.find(self._is(tenant_id, identifier))
         if item is None:
-            raise NotFound(f"{self.noun.capitalize()} '{'/'.join(identifier)}' not found.")
+            raise NotFound(f"{self.noun.capitalize()} '{'/'.join(map(str, identifier))}' not found.")
         return item
 
     async def find(self, *conditions: ColumnElement[bool]) -> M | None:
@@ -112,12 +112,12 @@ class Repository(Generic[M]):
         statement = select(func.count()).select_from(self.table).where(*conditions)
         return int((await self.connection.execute(statement)).scalar_one())
 
-    async def update(self, tenant_id: str, *identifier: str, **changes: Any) -> M:
+    async def update(self, tenant_id: str, *identifier: str | int, **changes: Any) -> M:
         with self._conflicts():
             await self.connection.execute(update(self.row).where(self._is(tenant_id, identifier)).values(**changes))
         return await self.get(tenant_id, *identifier)
 
-    async def delete(self, tenant_id: str, *identifier: str) -> bool:
+    async def delete(self, tenant_id: str, *identifier: str | int) -> bool:
         result = await self.connection.execute(delete(self.row).where(self._is(tenant_id, identifier)))
         return bool(result.rowcount)
 
@@ -131,7 +131,7 @@ class Repository(Generic[M]):
     def of_tenant(self, tenant_id: str) -> ColumnElement[bool]:
         return self._column("tenant_id") == tenant_id
 
-    def _is(self, tenant_id: str, identifier: tuple[str, ...]) -> ColumnElement[bool]:
+    def _is(self, tenant_id: str, identifier: tuple[str | int, ...]) -> ColumnElement[bool]:
         parts = zip(self._key(), identifier, strict=True)
         return and_(self.of_tenant(tenant_id), *(column == part for column, part in parts))
 

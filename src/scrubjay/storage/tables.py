@@ -1,6 +1,7 @@
 """All tables in one place, so that migrations and tests see the whole schema by importing one module."""
 
 from scrubjay.storage import (
+    agents,
     chunks,
     collections,
     configs,
@@ -9,7 +10,6 @@ from scrubjay.storage import (
     deliveries,
     document_logs,
     documents,
-    domains,
     embeddings,
     frontier,
     generations,
@@ -20,6 +20,7 @@ from scrubjay.storage import (
     jobs,
     keys,
     ledger,
+    numbered_jobs,
     operation_items,
     operations,
     outbox,
@@ -43,7 +44,7 @@ from scrubjay.storage.repository import Base
 NOUNS = (
     tenants, keys, sign_ins, jobs, job_events, workers, schedules, collections, tags, rules, plans, operations,
     ledger, configs, hosts, proxies, frontier, documents, versions, document_logs, chunks, embeddings, outbox,
-    watches, webhooks, deliveries, domains, inventory, crawled_pages, site_memories,
-    contents, generations, ingest_queue, vocabulary, operation_items, turns,
+    watches, webhooks, deliveries, numbered_jobs, inventory, crawled_pages, site_memories,
+    contents, generations, ingest_queue, vocabulary, operation_items, turns, agents,
 )  # fmt: skip
 metadata = Base.metadata

@@ -7,7 +7,10 @@ import time
 from pathlib import Path
 
 import httpx
+import pytest
 from tests.acceptance.command_line import PATIENCE_SECONDS, listing, run, serving, the_sentence
+
+pytestmark = pytest.mark.slow  # processes of their own
 
 START_SECONDS = 10  # three on a quiet machine; the measured time is printed
 GRACE_SECONDS = 5

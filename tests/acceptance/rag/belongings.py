@@ -1,5 +1,6 @@
 """One of everything that a tenant can have, and what to send to each route so that only the key decides."""
 
+import json
 from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
@@ -7,8 +8,10 @@ from uuid import UUID
 from tests.acceptance.house import PREFIX_OF, House, Key, Place
 from tests.acceptance.rag.asking import add, finished
 
-from scrubjay.model.ids import id_from_uuid, uuid_from_id
+from scrubjay.model.ids import id_from_uuid, new_id, uuid_from_id
 from scrubjay.model.tenant import Principal
+from scrubjay.model.webhook import Delivery, DeliveryStatus
+from scrubjay.storage.deliveries import Deliveries
 
 MARK = "xylophagous"  # a word that stands in everything this tenant has, and nowhere else
 HOST = f"{MARK}.example"
@@ -32,15 +35,28 @@ async def give_belongings(library: House, key: Key) -> dict[str, str]:
     who = await principal(library, key)
     job = await library.jay.jobs.submit(who, "diagnostic.steps", {"steps": 1})
     await finished(library, key, job.id)
+    webhook = await made("/webhooks", url=f"https://{HOST}/w", events=["plan.changed"], source_id=source)
+    delivery = Delivery(
+        tenant_id=who.tenant_id,
+        webhook_id=own_spelling("webhook_id", webhook),
+        event="plan.changed",
+        event_id=new_id("evt"),
+        body=json.dumps({"data": MARK}),
+        status=DeliveryStatus.FAILED,
+    )
+    async with library.jay.database.writing() as connection:
+        await Deliveries(connection).add(delivery)
     return {
         "collection_id": collection,
         "config_id": config,
+        "delivery_id": str(uuid_from_id(delivery.id)),
         "document_id": document["id"],
         "job_id": str(uuid_from_id(job.id)),
         "key_id": str(key.uuid),
         "proxy_id": proxy,
         "source_id": source,
         "tag_id": document["tags"][0]["id"],
+        "webhook_id": webhook,
     }
 
 
@@ -87,8 +103,11 @@ def sending(place: Place, ids: Mapping[str, str]) -> dict[str, Any]:
             "crawl_config_id": ids["config_id"],
         },
         "PATCH /sources/{source_id}": {"name": "by a visitor"},
+        "POST /sources/{source_id}/webhooks": {"url": address},
         "POST /tags": {"name": "by-a-visitor"},
         "PATCH /tags/{tag_id}": {"name": "by-a-visitor"},
+        "POST /webhooks": {"url": address, "source_id": ids["source_id"]},
+        "PUT /webhooks/{webhook_id}": {"url": address},
     }
     name = f"{place.method} {place.pattern.removeprefix('/api/v1')}"
     if name == "POST /documents/upload":

@@ -1,12 +1,15 @@
 """Fixtures for `/api/v1`: one working house for each file, and a tenant of its own for each test."""
 
+import asyncio
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
+import uvicorn
 from tests.acceptance.house import House, Key, open_house
 from tests.model_server import ModelServer, running_model_server
 from tests.site import Site, running_site
@@ -53,3 +56,23 @@ async def site() -> AsyncIterator[Site]:
 async def owner(library: House) -> Key:
     """The admin of a tenant that no other test uses."""
     return await library.key(tenant=f"tenant {next(_numbers)}")
+
+
+class QuietServer(uvicorn.Server):
+    """Signals are for whoever runs the tests."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def address(library: House) -> AsyncIterator[str]:
+    """The house as a real server, for what only a real connection shows."""
+    server = QuietServer(uvicorn.Config(library.app, port=0, log_config=None, lifespan="off"))
+    task = asyncio.create_task(server.serve())
+    while not server.started:
+        await asyncio.sleep(0.01)
+    yield f"127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    server.should_exit = True
+    await task

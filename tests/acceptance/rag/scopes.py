@@ -11,6 +11,27 @@ RANK = [READ, WRITE, ADMIN]
 NEEDED = {
     Place("GET", "/metrics"): READ,
     **{
+        Place(method, path): scope
+        for scope, method, paths in (
+            (READ, "GET", "/jobs /jobs/events /jobs/{job_id} /jobs/{job_id}/events /job_status/{job_id}"),
+            (READ, "GET", "/agents /tools"),
+            (READ, "POST", "/call /mcp"),  # each tool asks for its own scope
+            (WRITE, "POST", "/jobs /jobs/{job_id}/stop /jobs/{job_id}/pause /jobs/{job_id}/resume"),
+            (WRITE, "POST", "/jobs/{job_id}/retry /stop_job/{job_id} /clear_jobs /unified_production_crawl"),
+            (WRITE, "POST", "/api/crawl/start"),
+            (WRITE, "DELETE", "/jobs/{job_id}"),
+            (ADMIN, "POST", "/register"),
+            (ADMIN, "DELETE", "/agents/{agent_name}"),
+            (READ, "GET", "/watches /watches/throttle /watches/{watch_id} /watches/{watch_id}/items"),
+            (READ, "GET", "/stories /stories/{story_id}"),
+            (WRITE, "POST", "/watches /watches/{watch_id}/poll"),
+            (WRITE, "PATCH", "/watches/{watch_id}"),
+            (WRITE, "DELETE", "/watches/{watch_id}"),
+            (ADMIN, "PUT", "/watches/throttle"),
+        )
+        for path in paths.split()
+    },
+    **{
         Place(method, f"/api/v1{path}"): scope
         for scope, wanted in {
             READ: {
@@ -19,7 +40,8 @@ NEEDED = {
                 "/documents/{document_id}/chunks /documents/{document_id}/diff /documents/{document_id}/log "
                 "/documents/{document_id}/original /documents/{document_id}/versions /domains/{host} /jobs "
                 "/jobs/failed /jobs/{job_id} /jobs/{job_id}/events /proxies /proxies/{proxy_id} /sources "
-                "/sources/{source_id} /stats /tags /tags/{tag_id}",
+                "/sources/{source_id} /sources/{source_id}/webhooks /stats /tags /tags/{tag_id} /webhooks "
+                "/webhooks/deliveries /webhooks/deliveries/{delivery_id} /webhooks/{webhook_id}",
                 "POST": "/discover/score /search /search/keyword /search/vector",
             },
             WRITE: {
@@ -28,12 +50,13 @@ NEEDED = {
                 "/documents/upload /documents/{document_id}/reindex /documents/{document_id}/restore "
                 "/documents/{document_id}/tags /domains/{host}/block /domains/{host}/unblock "
                 "/jobs/{job_id}/{request} /proxies /proxies/{proxy_id}/test /sources /sources/{source_id}/trigger "
-                "/tags",
+                "/sources/{source_id}/webhooks /tags /webhooks /webhooks/deliveries/{delivery_id}/replay "
+                "/webhooks/{webhook_id}/rotate /webhooks/{webhook_id}/test",
                 "PATCH": "/collections/{collection_id} /configs/{config_id} /proxies/{proxy_id} "
                 "/sources/{source_id} /tags/{tag_id}",
-                "PUT": "/domains/{host}",
+                "PUT": "/domains/{host} /webhooks/{webhook_id}",
                 "DELETE": "/configs/{config_id} /documents/{document_id} /documents/{document_id}/tags/{tag_id} "
-                "/jobs/{job_id} /proxies/{proxy_id} /sources/{source_id} /tags/{tag_id}",
+                "/jobs/{job_id} /proxies/{proxy_id} /sources/{source_id} /tags/{tag_id} /webhooks/{webhook_id}",
             },
             ADMIN: {
                 "GET": "/api-keys /api-keys/{key_id}",

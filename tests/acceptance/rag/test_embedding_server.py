@@ -25,6 +25,7 @@ async def served(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tupl
             yield house, server
 
 
+@pytest.mark.slow
 async def test_an_embedding_server_that_dies_loses_nothing_and_hides_nothing_for_ever(
     served: tuple[House, ModelServer],
 ) -> None:

@@ -77,15 +77,18 @@ def _things(client: httpx.Client) -> dict[str, str]:
     while client.get(f"/jobs/{job['job_id']}").json()["status"] not in ("cancelled", "failed", "completed"):
         assert time.monotonic() < deadline
         time.sleep(0.05)
+    webhook = made("/webhooks", url="http://nobody.invalid/", events=["failed"])
     return {
         "collection_id": made("/collections", name="things")["id"],
         "config_id": made("/configs", name="things")["id"],
+        "delivery_id": made(f"/webhooks/{webhook['id']}/test")["id"],
         "document_id": document["id"],
         "job_id": job["job_id"],
         "key_id": made("/api-keys", name="things")["id"],
         "proxy_id": made("/proxies", name="things", servers=[{"url": "http://nobody.invalid:3128"}])["id"],
         "source_id": made("/sources", name="things", url_pattern="http://nobody.invalid/")["id"],
         "tag_id": document["tags"][0]["id"],
+        "webhook_id": webhook["id"],
     }
 
 

@@ -4,7 +4,8 @@ import inspect
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -19,24 +20,29 @@ from scrubjay.model.crawl_spec import CrawlStrategy
 from scrubjay.model.crawling import CrawledPage, FrontierItem, FrontierStatus, PageSeen, SiteMemory
 from scrubjay.model.job import Job, Schedule
 from scrubjay.model.plan import Change, Fate, WorkState
+from scrubjay.model.watching import Throttle, ThrottleLevel
 from scrubjay.settings import Settings
 from scrubjay.storage import schema
 from scrubjay.storage.chunks import Chunks
 from scrubjay.storage.contents import Contents
 from scrubjay.storage.crawled_pages import CrawledPages
 from scrubjay.storage.database import open_database
+from scrubjay.storage.deliveries import Deliveries
 from scrubjay.storage.document_logs import DocumentLogs
 from scrubjay.storage.documents import Documents
 from scrubjay.storage.embeddings import Embeddings
 from scrubjay.storage.frontier import Frontier
 from scrubjay.storage.generations import Generations
 from scrubjay.storage.ingest_queue import IngestQueue
+from scrubjay.storage.inventory import Responses, VectorStoreFiles, file_status
 from scrubjay.storage.job_events import JobEvents
 from scrubjay.storage.jobs import Jobs
 from scrubjay.storage.keys import ApiKeys
 from scrubjay.storage.ledger import Ledger
+from scrubjay.storage.numbered_jobs import NumberedJobs
 from scrubjay.storage.operation_items import OperationItems
 from scrubjay.storage.operations import Operations
+from scrubjay.storage.outbox import Outbox
 from scrubjay.storage.plans import Plans
 from scrubjay.storage.repository import Repository
 from scrubjay.storage.schedules import Schedules
@@ -49,6 +55,8 @@ from scrubjay.storage.turns import Turns
 from scrubjay.storage.types import EnumText
 from scrubjay.storage.versions import DocumentVersions
 from scrubjay.storage.vocabulary import Vocabulary
+from scrubjay.storage.watches import Stories, Throttles, Watches, WatchItems
+from scrubjay.storage.webhooks import Webhooks
 from scrubjay.storage.workers import Workers
 
 DIALECTS: Mapping[str, Dialect] = {
@@ -307,9 +315,25 @@ def own_calls(family: Family) -> Mapping[type[Repository[Any]], Mapping[str, Cal
         await ledger.add(entry)
         await ledger.note_unchanged(family.plan.id, [entry.key_hash], LATER)
 
+    async def lease_watches(watches: Watches) -> None:
+        assert await watches.lease_due("l", limit=5, now=LATER + timedelta(days=9999), until=LATER)
+
+    async def cancel_unread(files: VectorStoreFiles) -> None:
+        waiting = replace(example(VectorStoreFiles, family), batch_id="b")
+        await files.add(waiting)
+        await files.cancel_unread(tenant_id, "b", "Cancelled.")
+
     async def take_turn(turns: Turns) -> None:
         assert await turns.take("a turn", 60, MOMENT)
         assert not await turns.take("a turn", 60, MOMENT)
+
+    async def remove_published(outbox: Outbox) -> None:
+        await outbox.add(example(Outbox, family))
+        assert await outbox.remove_before(LATER + timedelta(days=1), 5)
+
+    async def remove_old_deliveries(deliveries: Deliveries) -> None:
+        await deliveries.add(example(Deliveries, family))
+        assert await deliveries.remove_before(LATER, 5)
 
     async def claim(jobs: Jobs) -> None:
         await jobs.add(due)
@@ -318,7 +342,7 @@ def own_calls(family: Family) -> Mapping[type[Repository[Any]], Mapping[str, Cal
     async def lease_both_ways(frontier: Frontier) -> None:
         assert len(await frontier.lease(job_id, "l", **lease)) == 1
         for strategy in CrawlStrategy:
-            await frontier.lease(job_id, "l", strategy=strategy, avoid_hosts=["h"], **lease)
+            await frontier.lease(job_id, "l", strategy=strategy, avoid_hosts=["h"], only_hosts=["i"], **lease)
 
     return {
         Tenants: {
@@ -341,12 +365,21 @@ def own_calls(family: Family) -> Mapping[type[Repository[Any]], Mapping[str, Cal
             "claim": claim,
             "change": lambda jobs: jobs.change(job_id, error="x"),
             "change_held": lambda jobs: jobs.change_held(job_id, 0, new_events=1, error="x"),
+            "log_states": lambda jobs: jobs.log_states([job_id]),
+            "finished_of": lambda jobs: jobs.finished_of(family.tenant_id, ["j"], 5),
             "requests_of": lambda jobs: jobs.requests_of([job_id, "x"]),
             "orphans_exist": lambda jobs: jobs.orphans_exist(),
+            "pending_by_kind": lambda jobs: jobs.pending_by_kind(),
             "orphans": lambda jobs: jobs.orphans(),
             "finished_before": lambda jobs: jobs.finished_before(LATER, 5),
         },
         JobEvents: {
+            "after_each": lambda events: events.after_each({job_id: 0, "other": 3}, 5),
+            "newest": lambda events: events.newest(job_id, ["job.log"], 5),
+            "after_position": lambda events: events.after_position(0, 5),
+            "between": lambda events: events.between(family.tenant_id, after=0, until=9, limit=5),
+            "last_before": lambda events: events.last_before(MOMENT),
+            "last_position": lambda events: events.last_position(),
             "append": lambda events: events.append(job_id, [("t", {}, MOMENT)]),
             "after": lambda events: events.after(job_id, 0),
         },
@@ -363,6 +396,7 @@ def own_calls(family: Family) -> Mapping[type[Repository[Any]], Mapping[str, Cal
         Frontier: {
             "add_new": lambda frontier: frontier.add_new([item]),
             "lease": lease_both_ways,
+            "give_back": lambda frontier: frontier.give_back(job_id, ["h"]),
             "finish": lambda frontier: frontier.finish(job_id, "h", "l", FrontierStatus.COMPLETED),
             "settle": lambda frontier: frontier.settle(job_id, [("h", FrontierStatus.COMPLETED, None)]),
             "release": lambda frontier: frontier.release(job_id),
@@ -405,7 +439,89 @@ def own_calls(family: Family) -> Mapping[type[Repository[Any]], Mapping[str, Cal
             "history": lambda ledger: ledger.history(family.plan.id),
         },
         Turns: {"take": take_turn},
+        NumberedJobs: {
+            "give_number": lambda jobs: jobs.give_number(example(NumberedJobs, family)),
+            "with_job": lambda jobs: jobs.with_job(tenant_id, 1),
+            "newest": lambda jobs: jobs.newest(tenant_id, limit=5, offset=2),
+            "unfinished_of": lambda jobs: jobs.unfinished_of(tenant_id, "o", ["crawl"]),
+            "to_be_filed": lambda jobs: jobs.to_be_filed(5),
+            "set_filed": lambda jobs: jobs.set_filed(1, False),
+            "existing": lambda jobs: jobs.existing([1, 2]),
+        },
+        VectorStoreFiles: {
+            "listed": lambda files: files.listed(tenant_id, "c", file_status == "failed", limit=5),
+            "counts": lambda files: files.counts(tenant_id, ["c", "d"]),
+            "batch_counts": lambda files: files.batch_counts(tenant_id, "b"),
+            "batch_jobs": lambda files: files.batch_jobs(tenant_id, "b"),
+            "cancel_unread": cancel_unread,
+            "documents_of": lambda files: files.documents_of(tenant_id, "f"),
+            "with_attributes": lambda files: files.with_attributes(tenant_id, "c"),
+            "by_documents": lambda files: files.by_documents(tenant_id, ["d"]),
+        },
+        Responses: {"forget_conversation": lambda responses: responses.forget_conversation(tenant_id, "c")},
+        Watches: {
+            "any_due": lambda watches: watches.any_due(LATER),
+            "lease_due": lease_watches,
+            "lease_one": lambda watches: watches.lease_one(family.watch, "l", now=MOMENT, until=LATER),
+            "renew_lease": lambda watches: watches.renew_lease([family.watch.id], "l", LATER),
+            "settle": lambda watches: watches.settle(family.watch.id, "l", failures=1),
+            "free_leases": lambda watches: watches.free_leases(MOMENT),
+            "lock_news": lambda watches: watches.lock_news(tenant_id),
+            "escalate": lambda watches: watches.escalate([family.watch.id], LATER),
+            "hurry": lambda watches: watches.hurry([family.watch.id], MOMENT),
+            "pending_jobs": lambda watches: watches.pending_jobs(),
+        },
+        WatchItems: {
+            "scores": lambda items: items.scores(tenant_id, ["u"]),
+            "known": lambda items: items.known(family.watch.id, ["k"], ["u"], ["e"]),
+            "elsewhere": lambda items: items.elsewhere(tenant_id, family.watch.id, ["u"], ["f"]),
+            "indexed": lambda items: items.indexed(tenant_id, ["u"]),
+            "change": lambda items: items.change(family.watch.id, "k", updates=1),
+            "rehash": lambda items: items.rehash(family.watch.id, [("k", "e")]),
+            "waiting": lambda items: items.waiting(5),
+            "enqueue": lambda items: items.enqueue(family.watch.id, ["k"], job_id),
+            "remove_old": lambda items: items.remove_old(MOMENT),
+        },
+        Stories: {
+            "recent": lambda stories: stories.recent(tenant_id, MOMENT, 5),
+            "by_ids": lambda stories: stories.by_ids(tenant_id, ["s"]),
+            "sites": lambda stories: stories.sites("s", MOMENT),
+            "watches": lambda stories: stories.watches("s"),
+            "end_quiet": lambda stories: stories.end_quiet(breaking_before=MOMENT, other_before=MOMENT, now=LATER),
+            "remove_old": lambda stories: stories.remove_old(MOMENT),
+        },
+        Throttles: {
+            "read": lambda throttles: throttles.read(),
+            "put": lambda throttles: throttles.put(Throttle(level=ThrottleLevel.SLOW)),
+        },
+        Outbox: {
+            "any_unpublished": lambda outbox: outbox.any_unpublished(),
+            "unpublished": lambda outbox: outbox.unpublished(5),
+            "mark_published": lambda outbox: outbox.mark_published(["e"], MOMENT),
+            "remove_before": remove_published,
+        },
+        Webhooks: {
+            "listening": lambda webhooks: webhooks.listening([tenant_id]),
+            "lock": lambda webhooks: webhooks.lock([family.webhook.id]),
+            "change": lambda webhooks: webhooks.change(family.webhook.id, next_attempt_at=MOMENT),
+            "any_due": lambda webhooks: webhooks.any_due(LATER),
+            "due": lambda webhooks: webhooks.due(LATER, 5, ["h"]),
+            "lease": lambda webhooks: webhooks.lease(family.webhook.id, "l", LATER, LATER),
+            "hold": lambda webhooks: webhooks.hold(family.webhook.id, "l", LATER),
+            "free_leases": lambda webhooks: webhooks.free_leases(),
+            "of_lost_jobs": lambda webhooks: webhooks.of_lost_jobs(MOMENT, 5),
+            "open_circuits": lambda webhooks: webhooks.open_circuits(),
+        },
+        Deliveries: {
+            "head": lambda deliveries: deliveries.head(family.webhook.id),
+            "change": lambda deliveries: deliveries.change("d", attempts=1),
+            "end_pending": lambda deliveries: deliveries.end_pending(family.webhook.id, "r"),
+            "replays": lambda deliveries: deliveries.replays(family.webhook.id, "e"),
+            "pending_count": lambda deliveries: deliveries.pending_count(),
+            "remove_before": remove_old_deliveries,
+        },
         CrawledPages: {
+            "of_scope": lambda pages: pages.of_scope("s"),
             "put": lambda pages: pages.put([page]),
             "confirm": lambda pages: pages.confirm("s", job_id, [seen]),
             "known": lambda pages: pages.known("s", ["h"]),
@@ -435,6 +551,7 @@ def own_calls(family: Family) -> Mapping[type[Repository[Any]], Mapping[str, Cal
             "renew_lease": lambda documents: documents.renew_lease([document.id], "l", LATER),
             "postpone_index": lambda documents: documents.postpone_index(document, LATER),
             "due_count": lambda documents: documents.due_count(),
+            "oldest_due": lambda documents: documents.oldest_due(),
             "adopt_duplicates": lambda documents: documents.adopt_duplicates(document.id),
             "languages": lambda documents: documents.languages(tenant_id),
         },
@@ -533,6 +650,9 @@ async def test_rows_that_must_be_locked_are_locked_on_every_server(recorded: Seq
         "Jobs.orphans",
         "Frontier.lease",
         "Documents.lease_due",
+        "Watches.lease_due",
+        "Outbox.unpublished",
+        "Webhooks.lock",
     }
     for each in locking:
         skips = "SKIP LOCKED" in each.compile(DIALECTS["postgresql"])

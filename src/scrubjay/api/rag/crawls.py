@@ -1,27 +1,34 @@
 """Crawls and discoveries over `/api/v1`: start, look, follow live, pause, resume, cancel."""
 
-import asyncio
-import json
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Header, WebSocket, WebSocketDisconnect
+from fastapi import APIRouter, WebSocket
 from pydantic import BaseModel, Field, StringConstraints
-from sse_starlette import EventSourceResponse, ServerSentEvent
 
 from scrubjay.api.deps import Jay, SocketJay, SocketWho, Who
 from scrubjay.api.rag.documents import TagName
 from scrubjay.api.rag.ids import CollectionRef, ConfigRef, JobId, ProxyRef, wire
 from scrubjay.api.rag.schemas import JobStartedResponse, Offset, RequestModel
+from scrubjay.api.rag.settings import HeaderName, HeaderValue
+from scrubjay.api.streams import (
+    SERVER_SENT_EVENT,
+    Dialect,
+    EventStream,
+    LastEventId,
+    event_stream,
+    position_of,
+    serve_socket,
+)
 from scrubjay.bootstrap import Scrubjay
 from scrubjay.connectors.web_config import chunking_of_config
-from scrubjay.errors import HostBlocked, InvalidRequest, NotFound, ScrubjayError, UrlBlocked
+from scrubjay.errors import HostBlocked, InvalidRequest, NotFound, UrlBlocked
+from scrubjay.jobs.live import Told
 from scrubjay.model.crawl_spec import CrawlStrategy, Extent, read_spec
 from scrubjay.model.destination import Destination
 from scrubjay.model.discovery import read_discovery_spec
-from scrubjay.model.job import Job, JobEvent, JobPriority, JobRequest, JobState
+from scrubjay.model.job import Job, JobPriority, JobRequest, JobState
 from scrubjay.model.tenant import Principal, Scope
 from scrubjay.services.access import require
 from scrubjay.services.collections import clean_tag
@@ -39,7 +46,21 @@ Keyword = Annotated[str, StringConstraints(min_length=1, max_length=100)]
 PriorityName = Annotated[str, Field(pattern="^(high|normal|low)$")]
 
 
-class CrawlTarget(RequestModel):
+class ToldRequest(RequestModel):
+    """Whom the end of a job is told, besides those who listen to all of them."""
+
+    webhook_url: Address | None = Field(None, description="Told once the job has completed or failed.")
+    webhook_headers: dict[HeaderName, HeaderValue] = Field(default_factory=dict, max_length=50)
+    webhook_secret: str | None = Field(
+        None, min_length=1, max_length=500, repr=False, description="Signs what is sent; without it nothing is signed."
+    )
+
+
+def _webhook(jay: Scrubjay, who: Principal, body: ToldRequest) -> Mapping[str, Any] | None:
+    return jay.webhooks.of_job(who, body.webhook_url, body.webhook_headers, body.webhook_secret)
+
+
+class CrawlTarget(ToldRequest):
     """Where the pages of a crawl go, and how it behaves."""
 
     config_id: ConfigRef | None = Field(None, description="Default: the built-in config.")
@@ -105,7 +126,7 @@ class CrawlResponse(BaseModel):
     completed_at: datetime | None
 
 
-class DiscoverRequest(RequestModel):
+class DiscoverRequest(ToldRequest):
     domain: str = Field(min_length=1, max_length=300)
     sources: list[str] = Field(default_factory=lambda: ["sitemap"], min_length=1, max_length=10)
     pattern: str | None = Field(None, min_length=1, max_length=1000)
@@ -149,7 +170,8 @@ async def _start(jay: Scrubjay, who: Principal, target: CrawlTarget, urls: Seque
     chunking = chunking_of_config(config).model_dump(mode="json", exclude_defaults=True)
     destination = Destination.to(target.collection_id, [clean_tag(tag) for tag in target.tags], chunking)
     priority = JobPriority[target.priority.upper()]
-    return await jay.crawls.start(who, spec, priority=priority, destination=destination)
+    webhook = _webhook(jay, who, target)
+    return await jay.crawls.start(who, spec, priority=priority, destination=destination, webhook=webhook)
 
 
 def _one_page(url: str) -> Mapping[str, Any]:
@@ -167,6 +189,7 @@ async def crawl(jay: Jay, who: Who, body: CrawlRequest) -> CrawlsResponse:
 @router.post("/crawl/batch", tags=["crawl"], response_model=CrawlsResponse)
 async def crawl_batch(jay: Jay, who: Who, body: BatchCrawlRequest) -> CrawlsResponse:
     """Crawl up to 100 addresses, each as a job. An address that cannot be crawled does not keep the others back."""
+    _webhook(jay, who, body)  # one that cannot be told is wrong for all of them
     jobs: list[JobStartedResponse | RefusedResponse] = []
     for url in body.urls:
         try:
@@ -261,82 +284,41 @@ async def resume_crawl(jay: Jay, who: Who, job_id: JobId) -> CrawlResponse:
     return await _steer(jay, who, job_id, JobRequest.RESUME)
 
 
-def _event(event: JobEvent) -> dict[str, Any]:
+def _event(told: Told) -> dict[str, Any]:
+    event = told.event
     return {"sequence": event.sequence, "type": event.type, "at": event.at.isoformat(), "payload": dict(event.payload)}
 
 
-_SERVER_SENT_EVENT = {
-    "schema": {
-        "type": "object",
-        "properties": {
-            "id": {"type": "string", "description": "The event's number, for Last-Event-ID."},
-            "event": {"type": "string"},
-            "data": {"type": "string", "contentMediaType": "application/json"},
-        },
-        "required": ["data"],
-    }
-}
+EVENTS = Dialect(name=lambda told: told.event.type, body=_event)
 
 
 @router.get(
     "/crawl/{job_id}/stream",
     tags=["crawl"],
-    response_class=EventSourceResponse,
-    responses={200: {"description": "One event after the other", "content": {"text/event-stream": _SERVER_SENT_EVENT}}},
+    response_class=EventStream,
+    responses={200: {"description": "One event after the other", "content": {"text/event-stream": SERVER_SENT_EVENT}}},
 )
 async def stream_crawl(
-    jay: Jay,
-    who: Who,
-    job_id: JobId,
-    after: Offset = 0,
-    last_event_id: Annotated[str | None, Header(max_length=20)] = None,
-) -> EventSourceResponse:
+    jay: Jay, who: Who, job_id: JobId, after: Offset = 0, last_event_id: LastEventId = None
+) -> EventStream:
     """The crawl's events as they happen (SSE); `Last-Event-ID` or `after` goes on where somebody left off."""
     await _job_of(jay, who, job_id, CRAWL_KIND, RUN_KIND)
-    start = int(last_event_id) if last_event_id and last_event_id.isdigit() else after
-
-    async def events() -> AsyncIterator[ServerSentEvent]:
-        async for event in jay.jobs.follow(who, job_id, after=start):
-            yield ServerSentEvent(json.dumps(_event(event)), event=event.type, id=str(event.sequence))
-
-    return EventSourceResponse(events())
+    start = position_of(last_event_id, after) or 0
+    return event_stream(await jay.jobs.follow_closely(who, job_id, after=start), EVENTS)
 
 
 @router.websocket("/ws/crawl/{job_id}")
 async def follow_crawl(socket: WebSocket, jay: SocketJay, who: SocketWho, job_id: JobId, after: Offset = 0) -> None:
     """The crawl's events as they happen, one JSON message each; the socket closes when the crawl has finished."""
     await _job_of(jay, who, job_id, CRAWL_KIND, RUN_KIND)
-    await socket.accept()
-    sending = asyncio.create_task(_send_events(socket, jay, who, job_id, after))
-    leaving = asyncio.create_task(_wait_for_leave(socket))
-    try:
-        # A crawl that rests has nothing to send: only listening tells that nobody is there any more.
-        await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in (sending, leaving):
-            task.cancel()
-        ended = await asyncio.gather(sending, leaving, return_exceptions=True)
-    if isinstance(ended[0], ScrubjayError):
-        raise ended[0]
-
-
-async def _send_events(socket: WebSocket, jay: Scrubjay, who: Principal, job_id: str, after: int) -> None:
-    with suppress(WebSocketDisconnect):
-        async for event in jay.jobs.follow(who, job_id, after=after):
-            await socket.send_json(_event(event))
-        await socket.close()
-
-
-async def _wait_for_leave(socket: WebSocket) -> None:
-    while (await socket.receive())["type"] != "websocket.disconnect":
-        pass  # what a listener says is of no interest
+    await serve_socket(socket, await jay.jobs.follow_closely(who, job_id, after=after), EVENTS)
 
 
 @router.post("/discover", tags=["discovery"], status_code=200, response_model=JobStartedResponse)
 async def discover(jay: Jay, who: Who, body: DiscoverRequest) -> JobStartedResponse:
     """List a site's addresses from its sitemaps and Common Crawl, as a job."""
-    values = body.model_dump(exclude_none=True)
-    job = await jay.crawls.discover(who, read_discovery_spec(values))
+    values = body.model_dump(exclude_none=True, exclude=set(ToldRequest.model_fields))
+    job = await jay.crawls.discover(who, read_discovery_spec(values), webhook=_webhook(jay, who, body))
     return JobStartedResponse(job_id=wire(job.id), status=job.state)
 
 

@@ -1,4 +1,4 @@
-"""Logs and metrics: structured lines with request and job ids, secrets blanked, one Prometheus registry."""
+"""Log lines: structured, with request and job ids, secrets blanked."""
 
 import logging
 import re
@@ -8,35 +8,9 @@ from contextvars import ContextVar
 from typing import Any
 
 import structlog
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 request_id: ContextVar[str | None] = ContextVar("request_id", default=None)
 job_id: ContextVar[str | None] = ContextVar("job_id", default=None)
-
-registry = CollectorRegistry(auto_describe=True)
-
-http_requests_total = Counter(
-    "scrubjay_http_requests_total",
-    "HTTP requests answered.",
-    ["method", "route", "status"],
-    registry=registry,
-)
-http_request_seconds = Histogram(
-    "scrubjay_http_request_seconds", "Time to answer an HTTP request.", ["route"], registry=registry
-)
-jobs_submitted_total = Counter(
-    "scrubjay_jobs_submitted_total", "Jobs submitted.", ["kind", "priority"], registry=registry
-)
-jobs_finished_total = Counter(
-    "scrubjay_jobs_finished_total", "Job runs that ended.", ["kind", "outcome"], registry=registry
-)
-jobs_running = Gauge("scrubjay_jobs_running", "Jobs running in this process.", registry=registry)
-job_wait_seconds = Histogram(
-    "scrubjay_job_wait_seconds", "Time between a job becoming due and its start.", ["kind"], registry=registry
-)
-jobs_taken_over_total = Counter(
-    "scrubjay_jobs_taken_over_total", "Jobs taken up again after their worker fell silent.", registry=registry
-)
 
 SECRET_NAMES = re.compile(
     r"(password|passwd|secret|token|api[_-]?key|authorization|cookie|credential|private[_-]?key|access[_-]?key)",
@@ -118,7 +92,7 @@ def configure_logging(level: str = "info", log_format: str = "auto") -> None:
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(level.upper())
-    for noisy in ("dbos", "uvicorn.access", "uvicorn.error", "alembic", "aiosqlite", "asyncio"):
+    for noisy in ("dbos", "mcp", "uvicorn.access", "uvicorn.error", "alembic", "aiosqlite", "asyncio"):
         logging.getLogger(noisy).setLevel(max(logging.WARNING, root.level))
 
 

@@ -1,0 +1,1 @@
+"""`/jobs`, `/watches` and what steers crawls: specification 003."""

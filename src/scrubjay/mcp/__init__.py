@@ -1,0 +1,1 @@
+"""Door: tools for language models, over the Model Context Protocol."""
