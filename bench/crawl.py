@@ -39,7 +39,7 @@ http {{
   types {{ text/html html; }}
   default_type text/html; charset utf-8;
   sendfile on; tcp_nopush on; keepalive_requests 1000000; open_file_cache max=20000;
-  log_format short '$status $request_uri'; access_log {folder}/access.log short buffer=64k flush=1s;
+  log_format short '$status $request_uri $body_bytes_sent'; access_log {folder}/access.log short buffer=64k flush=1s;
   client_body_temp_path {folder}/t1; proxy_temp_path {folder}/t2; fastcgi_temp_path {folder}/t3;
   uwsgi_temp_path {folder}/t4; scgi_temp_path {folder}/t5;
   server {{
@@ -75,6 +75,11 @@ class Served:
         time.sleep(LOG_FLUSH_SECONDS)
         lines = self.log.read_text().splitlines()
         return Counter(line.partition(" ")[0] for line in lines)
+
+    def sent_bytes(self) -> int:
+        """Of all bodies so far."""
+        time.sleep(LOG_FLUSH_SECONDS)
+        return sum(int(line.rpartition(" ")[2]) for line in self.log.read_text().splitlines())
 
 
 @contextmanager

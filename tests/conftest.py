@@ -22,15 +22,40 @@ for _name in [name for name in os.environ if name.startswith(("SCRUBJAY_", "OTEL
         del os.environ[_name]
 
 
-# Folders whose tests are many, or drive a browser: minutes together, which `make test-all` takes.
-SLOW_FOLDERS = ("acceptance/actions", "acceptance/dashboard", "acceptance/openai_door")
+# What takes minutes together is left to `make test-all`: tests that are many, drive a browser, start processes, or wait
+# for clocks. What stays has something of every room.
+SLOW = (
+    "acceptance/actions",
+    "acceptance/cli/test_discover_and_robots.py",
+    "acceptance/cli/test_worker_metrics.py",
+    "acceptance/control/test_mcp.py",
+    "acceptance/control/test_watches.py",
+    "acceptance/crawlplans/test_better_than_the_original.py",
+    "acceptance/dashboard",
+    "acceptance/openai_door",
+    "acceptance/rag/test_keys_and_jobs.py",
+    "acceptance/rag/test_scopes_and_tenants.py",
+    "acceptance/rag/test_settings_of_crawls.py",
+    "acceptance/rag/test_webhooks.py",
+    "contract/test_blobs.py",
+    "contract/test_inventory.py",
+    "integration/test_domain_crawl.py",
+    "integration/test_live_events.py",
+    "integration/test_metrics.py",
+    "integration/test_plan_schedule.py",
+    "integration/test_sharepoint.py",
+    "integration/test_watches.py",
+    "integration/test_webhooks.py",
+    "unit/connectors/sharepoint",
+    "unit/crawl/test_politeness.py",
+)
 
 
 @pytest.hookimpl(tryfirst=True)  # before what is marked is left out
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
     for item in items:
-        if str(item.path.relative_to(here).parent.as_posix()).startswith(SLOW_FOLDERS):
+        if item.path.relative_to(here).as_posix().startswith(SLOW):
             item.add_marker(pytest.mark.slow)
 
 

@@ -39,8 +39,10 @@ from scrubjay.model.crawling import (
     FrontierItem,
     FrontierStatus,
     HostSettings,
+    MailedLink,
     Proxy,
     ProxyRotation,
+    ShardedCrawl,
     SiteMemory,
 )
 from scrubjay.model.ids import new_id
@@ -81,10 +83,12 @@ from scrubjay.storage.configs import CrawlConfigs
 from scrubjay.storage.contents import Contents
 from scrubjay.storage.crawled_pages import CrawledPages
 from scrubjay.storage.deliveries import Deliveries
+from scrubjay.storage.discarded_bodies import DiscardedBodies, DiscardedBody
 from scrubjay.storage.document_logs import DocumentLogs
 from scrubjay.storage.documents import Documents
 from scrubjay.storage.embeddings import Embeddings
 from scrubjay.storage.frontier import Frontier
+from scrubjay.storage.frontier_mail import FrontierMail
 from scrubjay.storage.generations import Generations
 from scrubjay.storage.hosts import Hosts
 from scrubjay.storage.ingest_queue import IngestQueue
@@ -108,6 +112,7 @@ from scrubjay.storage.proxies import Proxies
 from scrubjay.storage.repository import Base, Repository
 from scrubjay.storage.rules import IngestionRules
 from scrubjay.storage.schedules import Schedules
+from scrubjay.storage.sharded_crawls import ShardedCrawls
 from scrubjay.storage.sign_ins import SignIns
 from scrubjay.storage.site_memories import SiteMemories
 from scrubjay.storage.tables import NOUNS
@@ -161,6 +166,7 @@ class Family:
     webhook: Webhook
     watch: Watch
     uploads: list[Document]  # each is taken once, by a vector store
+    crawls: list[Job]  # each has its shards once
 
     @property
     def tenant_id(self) -> str:
@@ -191,6 +197,7 @@ async def add_family(connection: AsyncConnection) -> Family:
             )
             for _ in range(8)
         ],
+        crawls=[Job(tenant_id=tenant_id, kind="crawl", state=JobState.COMPLETED) for _ in range(8)],
     )  # fmt: skip
     for repository, item in (
         (Tenants, family.tenant),
@@ -203,6 +210,7 @@ async def add_family(connection: AsyncConnection) -> Family:
         (Webhooks, family.webhook),
         (Watches, family.watch),
         *((Documents, document) for document in family.uploads),
+        *((Jobs, crawl) for crawl in family.crawls),
     ):
         await repository(connection).add(item)  # type: ignore[arg-type]
     return family
@@ -293,6 +301,7 @@ def _job(family: Family) -> Job:
         retry_count=1,
         max_retries=2,
         crashes=4,
+        parent_id=new_id("job"),
         run=5,
         worker_id=new_id("wrk"),
         unique_key=unique("unique key"),
@@ -523,6 +532,12 @@ EXAMPLES: Mapping[AnyRepository, Callable[[Family], Any]] = {
         status=FrontierStatus.SKIPPED, parent_url=URL, lease_id=new_id("wrk"), leased_until=LATER, attempts=3,
         error=UNICODE, discovered_at=MOMENT,
     ),
+    FrontierMail: lambda family: MailedLink(
+        id=new_id("mail"), job_id=family.job.id, url=URL, depth=2, redirects=1, score=PRECISE, parent_url=URL
+    ),
+    ShardedCrawls: lambda family: ShardedCrawl(
+        job_id=family.crawls.pop().id, granted=BIG_NUMBER, is_over=True, roots=[URL]
+    ),
     CrawledPages: lambda family: CrawledPage(
         scope_id=new_id("site"), url_hash=new_hash(), tenant_id=family.tenant_id, job_id=family.job.id, url=URL,
         depth=3, parent_url=URL, status=200, error_type="timeout", error=UNICODE, content_type="text/html",
@@ -573,6 +588,7 @@ EXAMPLES: Mapping[AnyRepository, Callable[[Family], Any]] = {
     Agents: lambda family: Agent(
         tenant_id=family.tenant_id, name=f"agent-{secrets.token_hex(8)}", address=URL, created_at=MOMENT
     ),
+    DiscardedBodies: lambda family: DiscardedBody(sha256=secrets.token_hex(32), discarded_at=MOMENT),
     Turns: lambda family: Turn(name=f"turn {secrets.token_hex(8)}", next_at=MOMENT),
     Vocabulary: lambda family: Word(tenant_id=family.tenant_id, word=secrets.token_hex(8) + "ß世🦜", created_at=MOMENT),
     Outbox: lambda family: OutboxEvent(

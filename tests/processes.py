@@ -30,17 +30,19 @@ def environment(settings: Settings) -> dict[str, str]:
 class WorkerProcesses:
     """Starts workers with the given settings; what they log is in one file each, for when a test fails."""
 
-    def __init__(self, settings: Settings, folder: Path) -> None:
-        self._command = [*LEASH, str(SCRUBJAY), "--home", str(settings.home), "worker"]
+    def __init__(self, settings: Settings, folder: Path, name: str = "worker") -> None:
+        self._name = name
+        self._command = [*LEASH, str(SCRUBJAY), "--home", str(settings.home)]
         self._environment = environment(settings)
         self._folder = folder
         self._processes: list[subprocess.Popen[bytes]] = []
 
-    def start(self) -> subprocess.Popen[bytes]:
-        log = self._folder / f"worker-{len(self._processes) + 1}.log"
+    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
+        """Start one more: `scrubjay worker`, or another command that runs on."""
+        log = self._folder / f"{self._name}-{len(self._processes) + 1}.log"
         with log.open("wb") as output:
             process = subprocess.Popen(
-                self._command,
+                [*self._command, *(arguments or ("worker",))],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -70,13 +72,13 @@ class WorkerProcesses:
     def logs(self) -> str:
         return "\n".join(
             f"--- {path.name}\n{path.read_text(errors='replace')[-4000:]}"
-            for path in sorted(self._folder.glob("worker-*.log"))
+            for path in sorted(self._folder.glob(f"{self._name}-*.log"))
         )
 
 
 @contextmanager
-def worker_processes(settings: Settings, folder: Path) -> Iterator[WorkerProcesses]:
-    workers = WorkerProcesses(settings, folder)
+def worker_processes(settings: Settings, folder: Path, name: str = "worker") -> Iterator[WorkerProcesses]:
+    workers = WorkerProcesses(settings, folder, name)
     try:
         yield workers
     except BaseException:

@@ -4,14 +4,17 @@ import asyncio
 import os
 import platform
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from scrubjay.backend.local_parts import Parts as BackendParts
 from scrubjay.backend.opening import open_backend, open_model
 from scrubjay.backend.protocol import Backend
+from scrubjay.backups.restore import BackupRestorer, Inspected, inspect_backup, restore_keys
+from scrubjay.backups.take import BackupTaker, Tell
 from scrubjay.connectors.source import Tools
 from scrubjay.connectors.web_job import WebCrawler
 from scrubjay.crawl.addresses import EgressGuard
@@ -49,6 +52,7 @@ from scrubjay.search.rerank import Reranker
 from scrubjay.services.access import Access
 from scrubjay.services.action_jobs import ActionJobService
 from scrubjay.services.articles import ArticleService
+from scrubjay.services.backups import BackupService
 from scrubjay.services.bus import BusService
 from scrubjay.services.collections import CollectionService
 from scrubjay.services.control import ControlService
@@ -58,14 +62,17 @@ from scrubjay.services.diagnostics import STEPS
 from scrubjay.services.documents import DocumentService
 from scrubjay.services.domain_crawls import DomainCrawlService
 from scrubjay.services.domains import DomainService
+from scrubjay.services.failures import FailureService
 from scrubjay.services.health import Health
 from scrubjay.services.inventory import InventoryService
 from scrubjay.services.inventory_verbs import inventory_verbs
+from scrubjay.services.job_history import JobHistoryService
 from scrubjay.services.jobs import JobService
 from scrubjay.services.metrics import Metrics
 from scrubjay.services.operations import OperationService
 from scrubjay.services.plans import PlanService
 from scrubjay.services.queries import QueryService
+from scrubjay.services.resealing import Resealing
 from scrubjay.services.rules import RuleService
 from scrubjay.services.search import SearchService
 from scrubjay.services.search_cache import SearchCache
@@ -108,6 +115,8 @@ class Scrubjay:
     crawl_settings: CrawlSettingsService
     plans: PlanService
     operations: OperationService
+    failures: FailureService
+    job_history: JobHistoryService
     rules: RuleService
     documents: DocumentService
     collections: CollectionService
@@ -126,6 +135,8 @@ class Scrubjay:
     indexer: Indexer
     webhooks: WebhookService
     watches: WatchService
+    backups: BackupService
+    resealing: Resealing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,6 +258,8 @@ async def open_scrubjay(
             crawl_settings=CrawlSettingsService(database, crawler),
             plans=plans,
             operations=operations,
+            failures=FailureService(database),
+            job_history=JobHistoryService(database),
             rules=RuleService(database),
             documents=documents,
             collections=collections,
@@ -266,8 +279,30 @@ async def open_scrubjay(
             catalog=ground.catalog,
             indexer=ground.indexer,
             watches=WatchService(database, settings, crawler, watcher),
+            resealing=Resealing(database, ground.secrets),
+            backups=BackupService(BackupTaker(settings, database, ground.blobs, ground.secrets)),
             webhooks=WebhookService(database, ground.network, signals, sealing, clockwork.sender),
         )
+
+
+async def restore_backup(settings: Settings, path: Path, tell: Tell) -> Inspected:
+    """Bring a backup into the empty place that the settings name. Its index is made anew by who opens it next."""
+    prepare_home(settings.home)
+    with ExitStack() as locks:
+        if settings.is_embedded:
+            locks.enter_context(own_home(settings.home))
+        found = await asyncio.to_thread(inspect_backup, path, tell)
+        database = open_database(settings)
+        try:
+            await connect_or_explain(database)
+            await require_current(database, auto_migrate=True)
+            restorer = BackupRestorer(settings, database, open_blob_store(settings))
+            await restorer.require_empty()
+            restore_keys(settings, found)
+            await restorer.restore(path, found, tell)
+        finally:
+            await database.close()
+    return found
 
 
 async def _open_ground(settings: Settings, stack: AsyncExitStack, *, has_index: bool) -> _Ground:

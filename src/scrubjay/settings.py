@@ -40,6 +40,13 @@ class Settings(BaseSettings):
     allowed_private_networks: Annotated[tuple[IPv4Network | IPv6Network, ...], NoDecode] = Field(
         (), description="Private networks (comma-separated CIDR) that crawls and webhooks may reach."
     )
+    api_drain_seconds: float = Field(
+        0.0,
+        ge=0,
+        le=600,
+        description="How long a server that was told to stop still answers while `/health/ready` says 503, so that a "
+        "load balancer sends requests elsewhere before they would be refused.",
+    )
     api_host: str = Field("127.0.0.1", description="Address that `scrubjay serve` binds to.")
     api_port: int = Field(8642, ge=0, le=65535, description="Port that `scrubjay serve` binds to; 0 picks a free one.")
     auto_migrate: bool = Field(True, description="Bring the database schema up to date at start.")
@@ -69,6 +76,12 @@ class Settings(BaseSettings):
     )
     common_crawl_url: str = Field(
         "https://index.commoncrawl.org", description="Common Crawl's index, asked by discovery jobs."
+    )
+    crawl_shards: int = Field(
+        1,
+        ge=1,
+        le=64,
+        description="Shards of a crawl that does not say how many: parts that workers share out among them, by host.",
     )
     crawl_user_agent: str = Field(
         f"Scrubjay/{__version__}", min_length=1, max_length=500, description="How crawls introduce themselves to sites."
@@ -137,6 +150,9 @@ class Settings(BaseSettings):
     )
     metrics_jobs: int = Field(
         40, ge=1, le=1000, description="How many crawls `/metrics` names at a time; the rest counts as `other`."
+    )
+    old_secret_keys: SecretStr | None = Field(
+        None, description="Keys that `secret_key` replaced, with commas: they open what they sealed, and seal nothing."
     )
     openai_api_key: SecretStr | None = Field(
         default_factory=lambda: _environment("OPENAI_API_KEY"),

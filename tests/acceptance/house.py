@@ -22,7 +22,7 @@ PLENTY_RPM = 10_000
 # What anybody may ask without a key. A route that is not here must refuse whoever has none.
 PUBLIC_PATHS = frozenset(
     {
-        "/", "/signin", "/api/v1/health", "/api/v1/health/ready", "/openapi.json", "/v2/style.css", "/ui/signin",
+        "/", "/signin", "/api/v1/health", "/api/v1/health/ready", "/openapi.json", "/ui/signin",
         "/ui/static/{asset}",
     }
 )  # fmt: skip
@@ -94,6 +94,8 @@ def some_ids() -> dict[str, str]:
         "response_id": "resp_nobody",
         "model": "nobody",
         "request": "pause",
+        "domain_id": "NOBODY",
+        "run_id": "jb_999999999",
         "host": "nobody.example",
         "agent_name": "nobody",
         "asset": "style.css",

@@ -488,3 +488,36 @@ def test_a_folder_that_cannot_be_made_is_explained(home: Path) -> None:
     (home / "file").write_text("in the way")
     with pytest.raises(HomeUnusable, match="cannot be made"):
         open_blob_store(Settings(home=home, blob_url=str(home / "file" / "blobs")))
+
+
+async def test_a_discarded_body_is_not_listed_and_still_read(blobs: BlobStore) -> None:
+    ref = await blobs.put(b"seldom needed")
+    await blobs.discard(ref.sha256)
+    assert await listed(blobs) == set()
+    assert await blobs.exists(ref.sha256) is False
+    assert await blobs.get(ref.sha256) == b"seldom needed"
+    assert await collect(blobs, ref.sha256) == b"seldom needed"
+
+
+async def test_a_discarded_body_comes_back(blobs: BlobStore) -> None:
+    ref = await blobs.put(b"needed after all")
+    await blobs.discard(ref.sha256)
+    await blobs.bring_back(ref.sha256)
+    assert await listed(blobs) == {ref.sha256}
+    await blobs.bring_back(ref.sha256)
+    assert await blobs.get(ref.sha256) == b"needed after all"
+    assert await blobs.destroy(ref.sha256) is False
+
+
+async def test_a_destroyed_body_is_gone_and_one_stored_since_is_not(blobs: BlobStore) -> None:
+    ref = await blobs.put(b"twice")
+    await blobs.discard(ref.sha256)
+    await blobs.put(b"twice")
+    assert await blobs.destroy(ref.sha256) is True
+    assert await blobs.get(ref.sha256) == b"twice"
+    await blobs.discard(ref.sha256)
+    assert await blobs.destroy(ref.sha256) is True
+    with pytest.raises(BlobMissing):
+        await blobs.get(ref.sha256)
+    await blobs.discard(ref.sha256)  # nothing to put aside
+    assert await listed(blobs) == set()

@@ -8,10 +8,11 @@ from tests.acceptance.house import House, open_house
 
 from scrubjay.model.clock import utc_now
 from scrubjay.model.content import Document, DocumentSource, DocumentVersion
-from scrubjay.model.plan import Plan
+from scrubjay.model.plan import Operation, Plan
 from scrubjay.model.tenant import Principal
 from scrubjay.settings import Settings
 from scrubjay.storage.documents import Documents
+from scrubjay.storage.operations import Operations
 from scrubjay.storage.plans import Plans
 from scrubjay.storage.versions import DocumentVersions
 
@@ -31,15 +32,18 @@ async def keep(
         version=len(versions),
         deleted_at=deleted_at,
     )
+    runs = [Operation(tenant_id=plan.tenant_id, plan_id=plan.id, created_at=at) for at in versions]
     async with house.jay.database.writing() as connection:
         await Documents(connection).add(document)
-        for version, at in enumerate(versions, 1):
+        await Operations(connection).add_many(runs)
+        for version, (at, run) in enumerate(zip(versions, runs, strict=True), 1):
             await DocumentVersions(connection).add(
                 DocumentVersion(
                     tenant_id=plan.tenant_id,
                     document_id=document.id,
                     version=version,
                     content_sha256="0" * 64,
+                    operation_id=run.id,
                     created_at=at,
                 )
             )

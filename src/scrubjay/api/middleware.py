@@ -76,8 +76,12 @@ SECURITY_HEADERS = (
 PAGE_HEADERS = (*SECURITY_HEADERS[:-1], (b"content-security-policy", PAGE_POLICY))
 
 
+# Pages of the dashboard at addresses of another door; what that answers programs with no browser takes for a script.
+ALSO_PAGES = ("/v2/", "/query2", "/describe2")
+
+
 def security_headers(path: str) -> tuple[tuple[bytes, bytes], ...]:
-    return PAGE_HEADERS if path in FRONT or is_page(path) else SECURITY_HEADERS
+    return PAGE_HEADERS if path in FRONT or is_page(path) or path.startswith(ALSO_PAGES) else SECURITY_HEADERS
 
 
 class RequestMiddleware:

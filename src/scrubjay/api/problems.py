@@ -118,7 +118,8 @@ def _headers(error: ScrubjayError) -> Mapping[str, str] | None:
 def answer_problem(connection: HTTPConnection, problem: Problem) -> Response:
     """What whoever asked gets: a program its door's shape, a person a page."""
     path = connection.url.path
-    asks_in_person = path in FRONT and "text/html" in connection.headers.get("accept", "")
+    is_shared = path in FRONT or (path.startswith("/v2/") and connection.query_params.get("format") in ("html", "ui"))
+    asks_in_person = is_shared and "text/html" in connection.headers.get("accept", "")
     if is_page(path) or asks_in_person:
         return problem_page(connection, problem.status, problem.message, problem.headers)
     return problem_response(path, problem)

@@ -10,7 +10,8 @@ from scrubjay.backend.local_parts import LocalPart, list_window
 from scrubjay.backend.protocol import FileBody, Item, Listed, NewFile, Window
 from scrubjay.backend.shapes import deleted, document_as_file, file_object, name_of
 from scrubjay.errors import InvalidRequest, NotFound
-from scrubjay.ingest.cleanup import is_held, mark_for_removal, retire
+from scrubjay.ingest.cleanup import mark_for_removal, retire
+from scrubjay.ingest.discarding import note_discarded, put_aside
 from scrubjay.ingest.texts import storable_text
 from scrubjay.model.content import Document
 from scrubjay.model.knowledge import InventoryFile
@@ -88,7 +89,7 @@ class LocalFiles(LocalPart):
 
     async def delete_file(self, tenant_id: str, file_id: str) -> Item:
         own = own_file_id(file_id)
-        orphan: str | None = None
+        discarded: list[str] = []
         async with self.parts.database.writing(long=True) as connection:
             copies = await VectorStoreFiles(connection).documents_of(tenant_id, own)
             known = await Documents(connection).by_ids(copies)
@@ -99,11 +100,10 @@ class LocalFiles(LocalPart):
                 file = await uploaded_file(connection, tenant_id, own)
                 await InventoryFiles(connection).delete(tenant_id, own)
                 # What documents still have goes with them, when their vectors are gone.
-                orphan = None if await is_held(connection, file.blob_sha256) else file.blob_sha256
+                discarded = await note_discarded(connection, [file.blob_sha256])
             await mark_for_removal(connection, gone)
         self.parts.wake()
-        if orphan is not None:
-            await self.parts.blobs.delete(orphan)
+        await put_aside(self.parts.blobs, discarded)
         return deleted(file_id, "file")
 
 

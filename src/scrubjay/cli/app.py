@@ -7,6 +7,7 @@ import typer
 
 from scrubjay.cli import (
     add,
+    backup,
     changes,
     collections,
     context,
@@ -64,7 +65,7 @@ app.command("ls")(documents.list_documents)
 app.command("show")(documents.show)
 app.command("diff")(documents.diff)
 app.command("rm")(documents.remove)
-app.command("restore")(documents.restore)
+app.command("undelete")(documents.restore)
 app.add_typer(plan.app, name="plan")
 app.command("ops")(operations.list_operations)
 app.command("changes")(changes.list_changes)
@@ -85,4 +86,6 @@ app.add_typer(keys.app, name="keys")
 app.add_typer(jobs.app, name="jobs")
 app.command("migrate")(migrate.migrate)
 app.command("doctor")(doctor.examine)
+app.command("backup")(backup.backup)
+app.command("restore")(backup.restore)
 app.command("version")(version.show_version)

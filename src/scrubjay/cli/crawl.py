@@ -29,6 +29,7 @@ from scrubjay.cli.crawl_options import (
     MaxPages,
     MaxSeconds,
     RateLimit,
+    Shards,
     Sitemaps,
     StrategyOption,
     Timeout,
@@ -73,6 +74,7 @@ def crawl(
     host_concurrency: HostConcurrency = 8,
     delay_ms: DelayMs = 100,
     rate: RateLimit = None,
+    shards: Shards = None,
     timeout: Timeout = 30.0,
     user_agent: UserAgent = None,
     header: Header = None,
@@ -130,6 +132,7 @@ def crawl(
             "extraction": extraction,
             "keep_originals": keep_originals or warc is not None,
             "refresh": refresh,
+            **({} if shards is None else {"shards": shards}),
         }
     )
     into = _Into(collection, tuple(tag or ())) if index else None

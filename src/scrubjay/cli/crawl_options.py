@@ -23,6 +23,10 @@ Sitemaps = Annotated[bool, typer.Option("--sitemaps/--no-sitemaps", help="Also s
 IgnoreRobots = Annotated[bool, typer.Option("--ignore-robots", help="Do not ask robots.txt for permission.")]
 Concurrency = Annotated[int, typer.Option(min=1, max=256, help="Requests at the same time.")]
 HostConcurrency = Annotated[int, typer.Option(min=1, max=64, help="Requests to one host at the same time.")]
+Shards = Annotated[
+    int | None,
+    typer.Option(min=1, max=64, help="Have so many workers share the crawl, by host. Default: crawl_shards"),
+]
 DelayMs = Annotated[int, typer.Option(min=0, max=60_000, help="Milliseconds between two requests to a host.")]
 RateLimit = Annotated[float | None, typer.Option(min=0.01, help="At most so many requests a second to a host.")]
 Timeout = Annotated[float, typer.Option(min=0.1, max=600, help="Seconds that a page may take to arrive.")]

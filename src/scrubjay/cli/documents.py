@@ -188,7 +188,7 @@ def remove(
     names: Annotated[list[str], typer.Argument(help="Ids (adoc_…) or addresses of documents.")],
     purge: Annotated[bool, typer.Option("--purge", help="For good: its texts, versions and log as well.")] = False,
 ) -> None:
-    """Delete documents; `scrubjay restore` brings them back unless they were purged."""
+    """Delete documents; `scrubjay undelete` brings them back unless they were purged."""
 
     async def main() -> None:
         # What is purged should be gone from the index and the disk when this ends, so that one has to be at hand.

@@ -2,16 +2,19 @@
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
 
-from scrubjay.cli.context import admin, cell, console, id_column, print_json, run
+from scrubjay.cli.context import admin, cell, console, id_column, print_json, quiet_settings, run
 from scrubjay.model.clock import utc_now
 from scrubjay.model.tenant import ApiKey, Scope
 
-app = typer.Typer(help="Make, list, disable and delete API keys.", no_args_is_help=True)
+if TYPE_CHECKING:
+    from scrubjay.services.resealing import Resealed
+
+app = typer.Typer(help="Make, list, disable, rotate and delete API keys.", no_args_is_help=True)
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 KeyId = Annotated[str, typer.Argument(help="The key's id (cred_…), as `scrubjay keys ls` shows it.")]
 
@@ -96,6 +99,66 @@ def disable(key_id: KeyId) -> None:
 def enable(key_id: KeyId) -> None:
     """Accept a disabled key again."""
     _switch(key_id, True)
+
+
+@app.command("rotate")
+def rotate(
+    key_id: Annotated[str | None, typer.Argument(help="The key's id (cred_…). Default: the data folder's own.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Give a key another text, and print it this once. The text that it had is refused from now on.
+
+    Without an id, it is the key of the command line itself, which stays in the data folder and is not printed.
+    """
+
+    async def main() -> tuple[ApiKey, str] | None:
+        async with admin() as (jay, who):
+            if key_id is None or key_id == who.key_id:
+                await jay.access.rotate_admin(who, jay.settings.home)
+                return None
+            return await jay.access.rotate_key(who, key_id)
+
+    rotated = run(main)
+    if rotated is None:
+        console.print("The data folder has another admin key now; the one before is refused.")
+    elif as_json:
+        print_json({**_facts(rotated[0]), "key": rotated[1]})
+    else:
+        console.print(rotated[1], soft_wrap=True, highlight=False)
+
+
+@app.command("rotate-secret")
+def rotate_secret() -> None:
+    """Seal everything that is secret (passwords, tokens, webhooks' secrets) with another key.
+
+    With `secret.key` in the data folder, a new key is made; stop the server first. With SCRUBJAY_SECRET_KEY, set that
+    to a new key and SCRUBJAY_OLD_SECRET_KEYS to the one before in every process, and then run this.
+    """
+    from scrubjay.storage.home import own_home
+    from scrubjay.storage.secrets import KEY_FILE, begin_new_key, forget_old_keys
+
+    chosen = quiet_settings()
+    path = chosen.home / KEY_FILE
+
+    async def main() -> "Resealed":
+        async with admin() as (jay, who):
+            return await jay.resealing.reseal(who)
+
+    if chosen.secret_key is None:
+        with own_home(chosen.home):
+            if path.exists():
+                begin_new_key(path)
+            done = run(main)
+            if not done.unreadable:
+                forget_old_keys(path)
+    else:
+        done = run(main)
+    console.print(f"Sealed {done.secrets:,} secret{'' if done.secrets == 1 else 's'} anew.", highlight=False)
+    if done.unreadable:
+        console.print(f"{done.unreadable:,} could not be opened with any key and stay as they are; old keys are kept.")
+        raise typer.Exit(1)
+    if chosen.secret_key is not None:
+        console.print("Nothing needs SCRUBJAY_OLD_SECRET_KEYS any more.")
 
 
 @app.command("rm")

@@ -61,6 +61,7 @@ async def serve_around(jay: "Scrubjay", chosen: Settings, sockets: list[socket.s
     import uvicorn
 
     from scrubjay.api.app import app_around
+    from scrubjay.cli.draining import DrainingServer
 
     admin = await jay.access.open_as_admin(chosen.home)
     token = await jay.access.create_sign_in_link(admin)
@@ -69,7 +70,8 @@ async def serve_around(jay: "Scrubjay", chosen: Settings, sockets: list[socket.s
         **UVICORN,
         timeout_graceful_shutdown=int(chosen.shutdown_grace_seconds),
     )
-    await _run_server(uvicorn.Server(config), sockets, chosen.api_host, token, chosen.home)
+    server = DrainingServer(config, jay, chosen.api_drain_seconds)
+    await _run_server(server, sockets, chosen.api_host, token, chosen.home)
 
 
 @asynccontextmanager

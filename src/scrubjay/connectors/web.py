@@ -15,13 +15,14 @@ from typing import Any, Protocol, TypeVar
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from scrubjay.connectors.web_batch import Batch, BatchWriter
+from scrubjay.connectors.web_batch import Batch, BatchWriter, settle_duplicates
 from scrubjay.connectors.web_events import CrawlTeller, NewEvents
 from scrubjay.connectors.web_pages import Outcome, PageFetcher
 from scrubjay.connectors.web_seeds import SitemapSeeds
 from scrubjay.connectors.web_tally import Tally
 from scrubjay.crawl.frontier import CrawlFrontier
 from scrubjay.crawl.scope import Scope
+from scrubjay.crawl.shard import Shard
 from scrubjay.errors import Conflict, JobHandedBack, JobInterrupted, JobTakenOver, Unavailable
 from scrubjay.jobs.context import JobContext
 from scrubjay.model.crawl_spec import CrawlMode, CrawlSpec
@@ -34,9 +35,11 @@ T = TypeVar("T")
 
 BATCH_PAGES = 32
 BATCH_SECONDS = 0.15
+SHARD_BATCH_SECONDS = 0.5  # a shard has fewer pages in the same time, and a batch costs as much
 FEW_PAGES = 4  # under way: then the links of what is done are what the crawl waits for
 FEW_SECONDS = 0.01
 IDLE_SECONDS = 1.0
+MAIL_SECONDS = 0.25  # how late a shard that has nothing to do hears of links that another found for it
 LETTING_FINISH_SECONDS = 5.0
 WRITE_ATTEMPTS = 6
 
@@ -65,8 +68,11 @@ class WebCrawl:
         pages: PageFetcher,
         database: Database,
         guide: Guide | None = None,
+        shard: Shard | None = None,
     ) -> None:
         self._guide = guide
+        self._shard = shard
+        self._database = database
         self._context = context
         self._spec = spec
         self._scope_id = scope_id
@@ -74,7 +80,7 @@ class WebCrawl:
         state = context.state
         self.tally = Tally.load(state.get("tally"), every_host=spec.max_pages_per_host is not None)
         scope = Scope(state.get("roots") or spec.start_urls, spec.extent, spec.include, spec.exclude)
-        self._frontier = CrawlFrontier(context.job.id, spec, scope)
+        self._frontier = CrawlFrontier(context.job.id, spec, scope, shard)
         # A plan tells of its pages itself, when it knows what is new in them.
         self._teller = CrawlTeller(self.tally, kept=guide is not None or context.payload.get("ingest") is not None)
         self._writer = BatchWriter(context.job, spec, scope_id, self._frontier, self.tally, database)
@@ -87,6 +93,7 @@ class WebCrawl:
         self._exhausted = False
         self._outage: Unavailable | None = None
         self._progressed = False
+        self._looked_at = 0.0
         self._seconds_before = self.tally.seconds
         self._started_at = time.monotonic()
         pages.tally = self.tally
@@ -117,6 +124,7 @@ class WebCrawl:
             starts: Sequence[FrontierItem] = [self._frontier.start_item(url) for url in self._spec.start_urls]
             if self._guide is not None:
                 starts = await self._guide.first(connection, self._frontier) or starts
+            starts = [item for item in starts if self._frontier.owns(item.host)]
             self.tally.discovered += await self._frontier.add(connection, starts)
             await self._remember(connection)
         if not self._seeded:
@@ -136,11 +144,15 @@ class WebCrawl:
                 last_write = time.monotonic()
             else:
                 await self._wait_for_news()
+            if self._shard is not None and self._exhausted:
+                await self._look_for_mail(self._shard)
         if self._out_of_time:
             await self._stop_early()
 
     async def _look_further(self) -> bool:
         """Whether there is something to look at although no link leads to it."""
+        if self._shard is not None:
+            return await self._stay_ready(self._shard)
         ended = self._out_of_time or self.tally.fetched >= self._spec.max_pages or not self.tally.pages
         if self._guide is None or ended:
             return False
@@ -151,13 +163,37 @@ class WebCrawl:
         self._exhausted = not added
         return bool(added)
 
+    async def _stay_ready(self, shard: Shard) -> bool:
+        """A shard with nothing to do waits for what others find, in nobody's way; false when the crawl is over."""
+        if not shard.is_over and shard.waits_for is None:
+            async with self._context.transaction() as connection:
+                await shard.rest(connection, self.tally.fetched)
+                await self._remember(connection)
+            self._context.rests = True
+            await self._tell_progress()
+        return not shard.is_over
+
+    async def _look_for_mail(self, shard: Shard) -> None:
+        if time.monotonic() - self._looked_at < MAIL_SECONDS:
+            return
+        self._looked_at = time.monotonic()
+        async with self._database.reading() as connection:
+            news = await shard.has_news(connection)
+        if news:
+            self._exhausted, self._context.rests, shard.waits_for = False, False, None
+
     @property
     def _is_over(self) -> bool:
         if self._out_of_time:
             return True
         if self._working or self._done or self._has_seeds or not self._exhausted:
             return False
-        return self._seeded or self.tally.fetched >= self._spec.max_pages
+        return self._seeded or self._is_spent
+
+    @property
+    def _is_spent(self) -> bool:
+        """Whether the crawl has all the pages that it may have."""
+        return self.tally.fetched >= self._spec.max_pages if self._shard is None else self._shard.is_starved
 
     @property
     def _has_seeds(self) -> bool:
@@ -171,11 +207,14 @@ class WebCrawl:
     @property
     def _patience(self) -> float:
         """How long pages that are done wait for others to be written with them."""
-        return BATCH_SECONDS if len(self._working) >= FEW_PAGES else FEW_SECONDS
+        if len(self._working) < FEW_PAGES:
+            return FEW_SECONDS
+        return BATCH_SECONDS if self._shard is None else SHARD_BATCH_SECONDS
 
     async def _wait_for_news(self) -> None:
         self._news.clear()
-        seconds = self._patience if self._done or self._has_seeds else IDLE_SECONDS
+        idle = IDLE_SECONDS if self._shard is None else MAIL_SECONDS
+        seconds = self._patience if self._done or self._has_seeds else idle
         try:
             async with asyncio.timeout(seconds):
                 await self._news.wait()
@@ -185,21 +224,31 @@ class WebCrawl:
     async def _turn_over(self) -> None:
         """Write what is done and take up what is next, in one transaction."""
         done, batch = await self._prepare()
-        room, full = self._room(), self._frontier.free_places(self._pages.worth_holding) <= 0
+        free = self._frontier.free_places(self._pages.worth_holding)
 
         async def lease(connection: AsyncConnection) -> tuple[Sequence[FrontierItem], Mapping[str, KnownPage]]:
-            items = await self._frontier.lease(connection, room, self._pages.worth_holding, self._spent)
+            if self._shard is not None:
+                await self._meet_others(connection, self._shard, free)
+            items = await self._frontier.lease(connection, self._room(), self._pages.worth_holding, self._spent)
             return items, await CrawledPages(connection).known(self._scope_id, [item.url_hash for item in items])
 
         items, known = await self._write(batch, lease, [*self._teller.of_pages(done), *self._teller.of_hosts()])
         self._progressed = self._progressed or bool(done)
-        if not full:
+        if free > 0:
             self._exhausted = not items
         self._frontier.hold(items)
         for item in items:
             self._take_up(item, known.get(item.url_hash))
         self.tally.note_rate()
         await self._tell_progress()
+
+    async def _meet_others(self, connection: AsyncConnection, shard: Shard, free: int) -> None:
+        """Take in what other shards found, and see to it that the free places may be used."""
+        shard.waits_for = None
+        for root in await shard.look(connection):
+            self._frontier.scope.add_root(root)
+        self.tally.discovered += await self._frontier.add_mail(connection)
+        await shard.ask_for_pages(connection, free - self._room())
 
     async def _prepare(self, *, save_memories: bool = False) -> tuple[Sequence[Outcome], Batch]:
         """All that is done and found by now, as one batch. Whatever fails from here on ends the run."""
@@ -220,7 +269,7 @@ class WebCrawl:
         which simply tries again.
         """
         for attempt in range(WRITE_ATTEMPTS):
-            before = self.tally.discovered
+            before, granted = self.tally.discovered, 0 if self._shard is None else self._shard.granted
             try:
                 async with self._context.transaction() as connection:
                     if self._guide is not None:
@@ -231,11 +280,13 @@ class WebCrawl:
                     await self._context.tell(connection, events or ())
             except (Conflict, DBAPIError):
                 self.tally.discovered = before
+                if self._shard is not None:
+                    self._shard.granted = granted
                 if attempt == WRITE_ATTEMPTS - 1:
                     raise
                 await asyncio.sleep(random.uniform(0.02, 0.2) * (attempt + 1))  # noqa: S311 - hides nothing
             else:
-                crawl_meter.tell(self._context.job.id, batch.counts)
+                crawl_meter.tell(self._context.job.parent_id or self._context.job.id, batch.counts)
                 return outcome
         raise AssertionError("the last attempt returns or raises")
 
@@ -243,7 +294,8 @@ class WebCrawl:
         """How many more URLs may be taken up, if all that are under way turn out to be pages."""
         if self._spec.mode is CrawlMode.SEQUENTIAL and not self._seeded:
             return 0  # what sitemaps list has its place in the exact order
-        return self._spec.max_pages - self.tally.fetched - self._frontier.leased
+        most = self._spec.max_pages if self._shard is None else self._shard.granted
+        return most - self.tally.fetched - self._frontier.leased
 
     @property
     def _spent(self) -> Mapping[str, int] | None:
@@ -254,6 +306,8 @@ class WebCrawl:
 
     @property
     def _out_of_time(self) -> bool:
+        if self._shard is not None:
+            return self._shard.is_over  # whoever looks after the shards has the clock
         limit = self._spec.max_seconds
         return limit is not None and self._seconds_before + time.monotonic() - self._started_at >= limit
 
@@ -306,6 +360,8 @@ class WebCrawl:
         self.tally.seconds = self._seconds_before + time.monotonic() - self._started_at
         state = {"tally": self.tally.dump(), "roots": self._frontier.scope.roots, "seeded": self._seeded}
         state["refused"] = dict(self._frontier.refused)
+        if self._shard is not None:
+            state["shard"] = self._shard.state
         # A plan's run remembers more than its crawl.
         await self._context.remember(connection, {**self._context.state, **state})
 
@@ -322,7 +378,9 @@ class WebCrawl:
         duplicates = self.tally.duplicates
 
         async def close(connection: AsyncConnection) -> int:
-            self.tally.duplicates = max(0, duplicates - await self._writer.settle_duplicates(connection))
+            if self._shard is None:
+                wrong = await settle_duplicates(connection, self._scope_id, self._context.job.id)
+                self.tally.duplicates = max(0, duplicates - wrong)
             left = await self._frontier.tally(connection)
             return left.get(FrontierStatus.PENDING, 0)
 

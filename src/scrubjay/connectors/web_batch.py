@@ -63,6 +63,7 @@ class BatchWriter:
         self, job: Job, spec: CrawlSpec, scope_id: str, frontier: CrawlFrontier, tally: Tally, database: Database
     ) -> None:
         self._job = job
+        self._crawl_id = job.parent_id or job.id  # whose pages these are, of whatever shard
         self._queues = job.payload.get("ingest") is not None  # pages are to become documents
         self._spec = spec
         self._scope_id = scope_id
@@ -101,7 +102,7 @@ class BatchWriter:
         await self._frontier.settle(connection, batch.settled)
         pages = CrawledPages(connection)
         await pages.put(batch.pages)
-        await pages.confirm(self._scope_id, self._job.id, batch.seen)
+        await pages.confirm(self._scope_id, self._crawl_id, batch.seen)
         if self._queues:
             await IngestQueue(connection).add_many(self._queued(batch))
         for memory in batch.memories:
@@ -120,23 +121,6 @@ class BatchWriter:
             QueuedPage(job_id=self._job.id, tenant_id=self._job.tenant_id, scope_id=self._scope_id, url_hash=url_hash)
             for url_hash in hashes
         ]
-
-    async def settle_duplicates(self, connection: AsyncConnection) -> int:
-        """At the end: what only repeats a page that this crawl does not have is no duplicate; returns how many.
-
-        The page may have failed, changed or gone since, or lie outside of the crawl, or call this one its original.
-        """
-        pages, acquitted, after = CrawledPages(connection), 0, ""
-        while doubtful := await pages.doubtful_duplicates(self._job.id, after=after):
-            own_word = [page for page in doubtful if _canonical_hash(page) == page.duplicate_of]
-            found = await pages.with_content(
-                self._scope_id, self._job.id, {page.duplicate_of or "" for page in own_word}
-            )
-            right = {page.url_hash for page in own_word if page.duplicate_of in found}
-            wrong = [page.url_hash for page in doubtful if page.url_hash not in right]
-            await pages.acquit(self._scope_id, wrong)
-            acquitted, after = acquitted + len(wrong), doubtful[-1].url_hash
-        return acquitted
 
     def _sort(self, batch: Batch, outcome: Outcome, now: datetime) -> None:
         if outcome.target is not None:
@@ -247,7 +231,7 @@ class BatchWriter:
             scope_id=self._scope_id,
             url_hash=item.url_hash,
             tenant_id=self._job.tenant_id,
-            job_id=self._job.id,
+            job_id=self._crawl_id,
             url=item.url,
             depth=item.depth,
             parent_url=item.parent_url,
@@ -303,14 +287,15 @@ class BatchWriter:
 
     async def _find_firsts(self, outcomes: Sequence[Outcome]) -> None:
         """Recall who had the contents of this batch first, when that was too long ago to be in memory."""
-        if len(self._firsts) < MAX_FIRSTS and self._tally.pages <= len(self._firsts) + self._tally.duplicates:
+        knows_all = len(self._firsts) < MAX_FIRSTS and self._tally.pages <= len(self._firsts) + self._tally.duplicates
+        if knows_all and self._job.parent_id is None:
             return
         contents = {
             hash_content(outcome.extraction.markdown) for outcome in outcomes if outcome.extraction is not None
         } - self._firsts.keys()
         if contents:
             async with self._database.reading() as connection:
-                found = await CrawledPages(connection).first_with_content(self._scope_id, self._job.id, contents)
+                found = await CrawledPages(connection).first_with_content(self._scope_id, self._crawl_id, contents)
             if len(self._firsts) >= MAX_FIRSTS:
                 self._firsts.clear()
             self._firsts.update(found)
@@ -342,6 +327,22 @@ class BatchWriter:
             tenant_id=self._job.tenant_id,
             memory=self._memories[host].to_bytes(),
         )
+
+
+async def settle_duplicates(connection: AsyncConnection, scope_id: str, job_id: str) -> int:
+    """At the end: what only repeats a page that this crawl does not have is no duplicate; returns how many.
+
+    The page may have failed, changed or gone since, or lie outside of the crawl, or call this one its original.
+    """
+    pages, acquitted, after = CrawledPages(connection), 0, ""
+    while doubtful := await pages.doubtful_duplicates(job_id, after=after):
+        own_word = [page for page in doubtful if _canonical_hash(page) == page.duplicate_of]
+        found = await pages.with_content(scope_id, job_id, {page.duplicate_of or "" for page in own_word})
+        right = {page.url_hash for page in own_word if page.duplicate_of in found}
+        wrong = [page.url_hash for page in doubtful if page.url_hash not in right]
+        await pages.acquit(scope_id, wrong)
+        acquitted, after = acquitted + len(wrong), doubtful[-1].url_hash
+    return acquitted
 
 
 def _canonical_hash(page: CrawledPage) -> str | None:

@@ -12,13 +12,13 @@ from scrubjay.model.plan import WebAuthType, WebSettings
 from scrubjay.storage.secrets import SecretBox
 
 ALL_PAGES = 100_000_000
-_HEADER_CONTEXT = "config:header"
+HEADER_CONTEXT = "config:header"
 
 
 def seal_headers(headers: Mapping[str, str], secrets: SecretBox) -> dict[str, str]:
     """A config's headers as they are kept: what authenticates is sealed."""
     return {
-        name: secrets.seal(value, context=_HEADER_CONTEXT) if is_secret_header(name) else value
+        name: secrets.seal(value, context=HEADER_CONTEXT) if is_secret_header(name) else value
         for name, value in headers.items()
     }
 
@@ -26,7 +26,7 @@ def seal_headers(headers: Mapping[str, str], secrets: SecretBox) -> dict[str, st
 def describe_config(config: CrawlConfig, secrets: SecretBox, **values: Any) -> dict[str, Any]:
     """A crawl as a config describes it; `values` say the rest, and win."""
     headers = {
-        name: secrets.unseal(value, context=_HEADER_CONTEXT) if is_secret_header(name) else value
+        name: secrets.unseal(value, context=HEADER_CONTEXT) if is_secret_header(name) else value
         for name, value in config.headers.items()
     }
     described = {

@@ -7,12 +7,14 @@ from typing import Any
 
 from scrubjay.connectors.web import Guide, WebCrawl
 from scrubjay.connectors.web_pages import PageFetcher
+from scrubjay.connectors.web_shards import ShardedRun
 from scrubjay.crawl.discovery import discover
 from scrubjay.crawl.fetcher import Credentials, Fetcher, Network, is_secret_header
 from scrubjay.crawl.polite import PoliteFetcher
 from scrubjay.crawl.politeness import Manners, Politeness
 from scrubjay.crawl.proxies import ProxyPool, ProxyServer
 from scrubjay.crawl.robots import Robots
+from scrubjay.crawl.shard import Shard
 from scrubjay.crawl.urls import host_of, parse_url
 from scrubjay.errors import InvalidRequest, JobFailedForGood, NotFound, SecretUnreadable
 from scrubjay.extract.ai import LanguageModel, PageExtractor
@@ -33,8 +35,8 @@ from scrubjay.storage.secrets import SecretBox
 KIND = "crawl"
 DISCOVERY_KIND = "discovery"
 MAX_PROBLEMS = 100
-_AUTH_CONTEXT = "crawl:auth"
-_HEADER_CONTEXT = "crawl:header"
+AUTH_CONTEXT = "crawl:auth"
+HEADER_CONTEXT = "crawl:header"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,20 +84,44 @@ class WebCrawler:
         }
 
     async def crawl(self, context: JobContext) -> Mapping[str, Any]:
-        try:
-            spec = unseal_spec(context.payload["spec"], self.secrets)
-            scope_id = str(context.payload["scope_id"])
-        except (InvalidRequest, SecretUnreadable, KeyError, TypeError, ValueError) as error:
-            raise JobFailedForGood(f"The crawl cannot be run as it was asked for: {error}") from error
+        """A crawl that was asked for by hand: here, or in shards that any worker takes up."""
+        spec, scope_id = self._read(context)
+        if spec.effective_shards > 1:
+            return await ShardedRun(context, spec, scope_id, self.database).run()
         return await self.crawl_site(context, spec, scope_id)
 
+    def is_sharded(self, context: JobContext) -> bool:
+        return self._read(context)[0].effective_shards > 1
+
+    def _read(self, context: JobContext) -> tuple[CrawlSpec, str]:
+        try:
+            return unseal_spec(context.payload["spec"], self.secrets), str(context.payload["scope_id"])
+        except (InvalidRequest, SecretUnreadable, KeyError, TypeError, ValueError) as error:
+            raise JobFailedForGood(f"The crawl cannot be run as it was asked for: {error}") from error
+
+    async def crawl_shard(self, context: JobContext) -> Mapping[str, Any]:
+        """One shard of a crawl, as `web_shards.py` queued it."""
+        spec, scope_id = self._read(context)
+        number, count = int(context.payload["shard"]["number"]), int(context.payload["shard"]["of"])
+        state = context.state.get("shard") or {}
+        shard = Shard(context.job.parent_id or "", number, count, spec.max_pages, state)
+        own = {"concurrency": _share(spec.concurrency, number, count)}
+        if spec.concurrent_hosts is not None:
+            own["concurrent_hosts"] = _share(spec.concurrent_hosts, number, count)
+        return await self.crawl_site(context, spec.model_copy(update=own), scope_id, shard=shard)
+
     async def crawl_site(
-        self, context: JobContext, spec: CrawlSpec, scope_id: str, guide: Guide | None = None
+        self,
+        context: JobContext,
+        spec: CrawlSpec,
+        scope_id: str,
+        guide: Guide | None = None,
+        shard: Shard | None = None,
     ) -> Mapping[str, Any]:
         """A crawl inside any job; what it found is in the scope's pages."""
         async with AsyncExitStack() as stack:
             pages = await self._open_pages(context, spec, stack)
-            return await WebCrawl(context, spec, scope_id, pages, self.database, guide).run()
+            return await WebCrawl(context, spec, scope_id, pages, self.database, guide, shard).run()
 
     async def _open_pages(self, context: JobContext, spec: CrawlSpec, stack: AsyncExitStack) -> PageFetcher:
         tenant_id = context.job.tenant_id
@@ -109,7 +135,7 @@ class WebCrawler:
         )
         places = 1 if sequential else spec.concurrency
         politeness = Politeness(self.cache, self.database, tenant_id, manners, places=places)
-        polite = PoliteFetcher(fetcher, politeness, spec.retries)
+        polite = PoliteFetcher(fetcher, politeness, spec.retries, may_ask=context.require_hold)
         robots = None
         if spec.respect_robots:
             robots = Robots(polite, self.cache, user_agent=spec.user_agent or self.settings.crawl_user_agent)
@@ -175,18 +201,23 @@ class WebCrawler:
         return None if not sealed else self.secrets.unseal(sealed, context=f"proxy:{proxy_id}:password")
 
 
+def _share(total: int, number: int, count: int) -> int:
+    """What one of `count` shards has of something that they all share."""
+    return total // count + (1 if number < total % count else 0)
+
+
 def seal_spec(spec: CrawlSpec, secrets: SecretBox) -> dict[str, Any]:
     """The spec as a job's payload keeps it: whatever authenticates is sealed, also when it stands in an address."""
     values = spec.model_dump(mode="json", exclude_defaults=True)
     for name, value in values.get("headers", {}).items():
         if is_secret_header(name):
-            values["headers"][name] = secrets.seal(value, context=_HEADER_CONTEXT)
+            values["headers"][name] = secrets.seal(value, context=HEADER_CONTEXT)
     start = parse_url(spec.start_urls[0])
     auth = spec.auth
     if auth is None and (start.username or start.password):
         auth = CrawlAuth(type="basic", name=start.username or "", secret=start.password or "")
     if auth is not None:
-        values["auth"] = {**auth.model_dump(), "secret": secrets.seal(auth.secret, context=_AUTH_CONTEXT)}
+        values["auth"] = {**auth.model_dump(), "secret": secrets.seal(auth.secret, context=AUTH_CONTEXT)}
     values["start_urls"] = [parse_url(url).text for url in spec.start_urls]
     return values
 
@@ -194,11 +225,11 @@ def seal_spec(spec: CrawlSpec, secrets: SecretBox) -> dict[str, Any]:
 def unseal_spec(payload: Mapping[str, Any], secrets: SecretBox) -> CrawlSpec:
     values = dict(payload)
     if values.get("auth"):
-        secret = secrets.unseal(values["auth"]["secret"], context=_AUTH_CONTEXT)
+        secret = secrets.unseal(values["auth"]["secret"], context=AUTH_CONTEXT)
         values["auth"] = {**values["auth"], "secret": secret}
     if values.get("headers"):
         values["headers"] = {
-            name: secrets.unseal(value, context=_HEADER_CONTEXT) if is_secret_header(name) else value
+            name: secrets.unseal(value, context=HEADER_CONTEXT) if is_secret_header(name) else value
             for name, value in values["headers"].items()
         }
     return read_spec(values)

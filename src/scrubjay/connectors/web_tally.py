@@ -2,7 +2,7 @@
 
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -11,6 +11,17 @@ MAX_LIMITED_HOSTS = 2500  # the same for a crawl that may ask each host only for
 MAX_ERROR_TYPES = 40
 OTHER = "(other hosts)"
 RATE_SECONDS = 10.0
+_COUNTED = (
+    "fetched", "pages", "unchanged", "duplicates", "redirects", "failed", "skipped", "discovered", "bytes"
+)  # fmt: skip
+
+
+def sum_counts(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for each in counts:
+        for name, number in each.items():
+            total[name] = total.get(name, 0) + number
+    return total
 
 
 @dataclass(slots=True)
@@ -53,6 +64,21 @@ class Tally:
         for passing in ("waiting", "max_hosts", "_recent"):
             facts.pop(passing)
         return facts
+
+    def add_up(self, parts: Sequence[Mapping[str, Any]]) -> None:
+        """Become the sum of what `dump` gave for each part of a crawl."""
+        for name in _COUNTED:
+            setattr(self, name, sum(part.get(name, 0) for part in parts))
+        self.depth = max((part.get("depth", 0) for part in parts), default=0)
+        self.errors = sum_counts(part.get("errors") or {} for part in parts)
+        self.methods = sum_counts(part.get("methods") or {} for part in parts)
+        self.hosts = {}
+        for part in parts:
+            for host, numbers in (part.get("hosts") or {}).items():
+                of_host = self.host(host)  # a host is of one part, but the rest of every part is one line
+                of_host.pages += numbers["pages"]
+                of_host.failed += numbers["failed"]
+                of_host.bytes += numbers["bytes"]
 
     def host(self, host: str) -> HostTally:
         if host not in self.hosts and len(self.hosts) >= self.max_hosts:

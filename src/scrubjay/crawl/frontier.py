@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from scrubjay.crawl.relevance import Relevance
 from scrubjay.crawl.scope import Scope
+from scrubjay.crawl.shard import Shard
 from scrubjay.crawl.traps import TrapMemory, find_trap, strip_session
 from scrubjay.crawl.urls import hash_url, host_of, normal_form, parse_url
 from scrubjay.model.clock import utc_now
@@ -69,8 +70,9 @@ class HostShare:
 class CrawlFrontier:
     """One run's view of a job's frontier. Only its `window` of leased URLs is ever in memory."""
 
-    def __init__(self, job_id: str, spec: CrawlSpec, scope: Scope) -> None:
+    def __init__(self, job_id: str, spec: CrawlSpec, scope: Scope, shard: Shard | None = None) -> None:
         self.scope = scope
+        self._shard = shard
         self.refused: Counter[str] = Counter()  # why links did not become work
         self._job_id = job_id
         self._spec = spec
@@ -166,7 +168,25 @@ class CrawlFrontier:
         await Frontier(connection).release(self._job_id)
         self._leased.clear()
 
+    def owns(self, host: str) -> bool:
+        """Whether a host is asked by this run, and not by another shard of the crawl."""
+        return self._shard is None or self._shard.owns(host)
+
     async def add(self, connection: AsyncConnection, items: Sequence[FrontierItem]) -> int:
+        """Take in what is new; what belongs to other shards is sent to them. Returns how many were new here."""
+        if self._shard is not None:
+            items = await self._shard.send(connection, items)
+        return await Frontier(connection).add_new(items) if items else 0
+
+    async def add_mail(self, connection: AsyncConnection) -> int:
+        """Take in what other shards found for this one."""
+        links = await self._shard.receive(connection) if self._shard is not None else ()
+        items = []
+        for link in links:
+            if link.depth == 0:
+                self.scope.add_root(link.url)  # where a start redirected to
+            values = {"depth": link.depth, "score": link.score, "redirects": link.redirects}
+            items.append(self._item(link.url, parent_url=link.parent_url, **values))
         return await Frontier(connection).add_new(items) if items else 0
 
     def free_places(self, worth_holding: Callable[[str], int]) -> int:

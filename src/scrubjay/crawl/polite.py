@@ -3,6 +3,7 @@
 import asyncio
 import email.utils
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from scrubjay.crawl.addresses import EgressGuard
@@ -29,6 +30,7 @@ class PoliteFetcher:
     fetcher: Fetcher
     politeness: Politeness
     retries: int = 0
+    may_ask: Callable[[], None] | None = None  # raises when nothing may leave here at this moment
 
     @property
     def guard(self) -> EgressGuard:
@@ -70,6 +72,8 @@ class PoliteFetcher:
 
     async def _take_turn(self, request: FetchRequest, host: str) -> FetchResponse:
         async with self.politeness.turn(host):
+            if self.may_ask is not None:
+                self.may_ask()  # after the waiting: whoever waited long may have lost the right
             try:
                 answer = await self.fetcher.fetch(request)
             except FetchFailed as error:

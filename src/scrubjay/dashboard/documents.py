@@ -24,6 +24,7 @@ from scrubjay.services.documents import DocumentQuery, Upload
 router = APIRouter(include_in_schema=False)
 
 ROWS = 50
+COUNTED = 1000  # people need to know that there are many more, not how many
 SHOWN_CHUNKS = 400
 PLANS_TO_CHOOSE = 200
 UPLOAD_WAIT_SECONDS = 8.0
@@ -67,6 +68,7 @@ async def list_documents(
         deleted=deleted,
         limit=ROWS,
         offset=offset,
+        count_up_to=COUNTED,
     )
     page = await jay.documents.page(who, wanted)
     collections = await jay.collections.all(who)
@@ -80,11 +82,19 @@ async def list_documents(
         collections=collections,
         collection_names={each.id: each.name for each in collections},
         tags=await jay.collections.list_tags(who),
-        plans=(await jay.plans.page(who, limit=PLANS_TO_CHOOSE)).items,
+        plans=await _choose_plan(jay, who, plan),
+        plan_names=await jay.plans.names(who, {each.plan_id for each in page.items if each.plan_id}),
         statuses=[str(each) for each in DocumentStatus],
         sources=[str(each) for each in DocumentSource],
         filtered=any((collection, tag, host, status, source, plan, operation, deleted)),
     )
+
+
+async def _choose_plan(jay: Scrubjay, who: Principal, chosen: str) -> list[tuple[str, str]]:
+    """The newest plans, and the one that was chosen."""
+    newest = await jay.plans.newest_names(who, PLANS_TO_CHOOSE)
+    named = {} if not chosen or chosen in newest else await jay.plans.names(who, [chosen])
+    return [*newest.items(), *named.items()]
 
 
 @router.get("/documents/upload")

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from scrubjay.bootstrap import Scrubjay
+from scrubjay.dashboard.jobs import plan_names
 from scrubjay.dashboard.live import live_response
 from scrubjay.dashboard.rendering import render, show
 from scrubjay.dashboard.session import Jay, Looking, Visitor
@@ -27,7 +28,7 @@ router = APIRouter(include_in_schema=False)
 SHOWN_JOBS = 8
 SHOWN_PLANS = 12
 SHOWN_FAILURES = 5
-FRESHNESS_SAMPLE = 400  # keys of a plan that speak for all of them, so that the page comes at once
+FRESHNESS_SAMPLE = 200  # keys of a plan that speak for all of them, so that the page comes at once
 PERIOD = timedelta(days=1)
 
 
@@ -48,18 +49,17 @@ async def show_home(request: Request, jay: Scrubjay, visitor: Visitor) -> Respon
     who = visitor.who
     plans = await jay.plans.page(who, limit=SHOWN_PLANS)
     running, news, failures = await asyncio.gather(
-        running_jobs(jay, who), _news(jay, who, plans.items), _failures(jay, who)
+        _running(jay, who), _news(jay, who, plans.items), _failures(jay, who)
     )
     is_empty = plans.total == 0 and (await jay.documents.page(who, DocumentQuery(limit=1))).total == 0
     return show(
         request,
         "home.html",
         visitor,
-        running=running,
         news=news,
         plan_total=plans.total,
         is_empty=is_empty,
-        **failures,
+        **(running | failures),
     )
 
 
@@ -70,7 +70,7 @@ async def follow_home(jay: Jay, visitor: Looking) -> Response:
     _, position = await jay.jobs.events_of_all(who, limit=1)
 
     async def parts(batch: Sequence[Told]) -> Mapping[str, str]:
-        found = {"running": render("parts/running.html", running=await running_jobs(jay, who))}
+        found = {"running": render("parts/running.html", **await _running(jay, who))}
         if any(told.event.may_be_last for told in batch):
             plans = await jay.plans.page(who, limit=SHOWN_PLANS)
             found["news"] = render("parts/news.html", news=await _news(jay, who, plans.items))
@@ -78,6 +78,11 @@ async def follow_home(jay: Jay, visitor: Looking) -> Response:
         return found
 
     return live_response(await jay.jobs.follow_all(who, after=position), parts)
+
+
+async def _running(jay: Scrubjay, who: Principal) -> dict[str, Any]:
+    running = await running_jobs(jay, who)
+    return {"running": running, "plan_names": await plan_names(jay, who, running)}
 
 
 async def running_jobs(jay: Scrubjay, who: Principal) -> Sequence[Job]:
@@ -94,13 +99,19 @@ async def _news(jay: Scrubjay, who: Principal, plans: Sequence[Plan]) -> Sequenc
     async def staleness(plan: Plan) -> float | None:
         if plan.last_complete_at is None:  # nothing is known of it yet
             return None
-        return await jay.plans.staleness(who, plan.id, sample=FRESHNESS_SAMPLE)
+        return await jay.plans.staleness_of(who, plan, sample=FRESHNESS_SAMPLE)
 
     stale = await asyncio.gather(*(staleness(plan) for plan in plans))
     return [PlanNews(plan, changes.get(plan.id, {}), share) for plan, share in zip(plans, stale, strict=True)]
 
 
 async def _failures(jay: Scrubjay, who: Principal) -> dict[str, Any]:
-    failed = await jay.jobs.page(who, state=JobState.FAILED, limit=SHOWN_FAILURES)
-    documents = await jay.documents.page(who, DocumentQuery(status=DocumentStatus.FAILED, limit=SHOWN_FAILURES))
-    return {"failed_jobs": failed, "failed_documents": documents}
+    runs = await jay.failures.runs(who, limit=SHOWN_FAILURES)
+    return {
+        "failed_runs": runs,
+        "run_names": await jay.plans.names(who, [each.plan_id for each in runs.items]),
+        "failed_jobs": await jay.failures.jobs(who, limit=SHOWN_FAILURES),
+        "failed_documents": await jay.documents.page(
+            who, DocumentQuery(status=DocumentStatus.FAILED, limit=SHOWN_FAILURES)
+        ),
+    }

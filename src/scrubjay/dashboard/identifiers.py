@@ -11,6 +11,8 @@ from scrubjay.model.ids import ID_LENGTH
 
 _ID = re.compile(rf"(?=.{{{ID_LENGTH}}}$)[a-z]+_[0-9a-v]+")
 
+_HOST = re.compile(r"[a-z0-9_.:\[\]-]{1,253}")
+
 
 def _identifier(prefix: str, noun: str, name: str) -> Callable[[str], str]:
     def _parse(value: Annotated[str, Path(alias=name)]) -> str:
@@ -32,6 +34,18 @@ CollectionId = Annotated[str, Depends(_identifier("coll", "collection", "collect
 TagId = Annotated[str, Depends(_identifier("tag", "tag", "tag_id"))]
 WebhookId = Annotated[str, Depends(_identifier("whk", "webhook", "webhook_id"))]
 DeliveryId = Annotated[str, Depends(_identifier("whd", "delivery", "delivery_id"))]
+RuleId = Annotated[str, Depends(_identifier("irule", "ingestion rule", "rule_id"))]
+ConfigId = Annotated[str, Depends(_identifier("ccfg", "crawl config", "config_id"))]
+ProxyId = Annotated[str, Depends(_identifier("prx", "proxy", "proxy_id"))]
+
+
+def _host_name(value: Annotated[str, Path(alias="host")]) -> str:
+    if _HOST.fullmatch(value):
+        return value
+    raise NotFound(f"Host '{value[:64]}' not found.")
+
+
+HostName = Annotated[str, Depends(_host_name)]
 
 # In a query, where nothing means any.
 AnyId = Annotated[str, Query(max_length=64, pattern=r"^[a-z0-9_]*$")]

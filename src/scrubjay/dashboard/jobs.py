@@ -17,6 +17,7 @@ from scrubjay.jobs.live import Told
 from scrubjay.model.job import REACTIONS, Job, JobRequest, JobState
 from scrubjay.model.page import Page
 from scrubjay.model.tenant import Principal
+from scrubjay.services.job_history import tally_of
 
 router = APIRouter(include_in_schema=False)
 
@@ -64,7 +65,17 @@ async def list_jobs(request: Request, jay: Jay, visitor: Looking, state: State =
 async def _table(jay: Scrubjay, visitor: Visitor, state: str, offset: int) -> dict[str, Any]:
     wanted = JobState(state) if state in STATES else None
     page: Page[Job] = await jay.jobs.page(visitor.who, state=wanted, limit=ROWS, offset=offset)
-    return {"page": page, "counts": await jay.jobs.counts(visitor.who), "offered": offered}
+    return {
+        "page": page,
+        "counts": await jay.jobs.counts(visitor.who),
+        "offered": offered,
+        "plan_names": await plan_names(jay, visitor.who, page.items),
+    }
+
+
+async def plan_names(jay: Scrubjay, who: Principal, jobs: Sequence[Job]) -> Mapping[str, str]:
+    """What the plans are called that jobs belong to."""
+    return await jay.plans.names(who, {str(plan_id) for job in jobs if (plan_id := job.payload.get("plan_id"))})
 
 
 @router.get("/jobs/live")
@@ -74,7 +85,7 @@ async def follow_jobs(jay: Jay, visitor: Looking, state: State = "", offset: Off
 
     async def parts(batch: Sequence[Told]) -> Mapping[str, str]:
         table = await _table(jay, visitor, state, offset)
-        return {"jobs": render("parts/jobs.html", visitor=visitor, **table)}
+        return {"jobs": render("parts/jobs.html", visitor=visitor, state=state, **table)}
 
     return live_response(await jay.jobs.follow_all(visitor.who, after=position), parts)
 
@@ -101,8 +112,9 @@ async def follow_job(jay: Jay, visitor: Looking, job_id: JobId) -> Response:
 async def _details(jay: Scrubjay, visitor: Visitor, job_id: str) -> dict[str, Any]:
     details = await jay.control.details(visitor.who, job_id, lines=LINES)
     job = details.job
-    facts: Mapping[str, Any] = {**job.progress, **(job.result or {})}
-    errors: Mapping[str, int] = facts.get("errors") or {}
+    counted = tally_of(job.result, job.checkpoint)
+    facts: Mapping[str, Any] = {**{name: counted.get(name) for name in FACTS}, **job.progress, **(job.result or {})}
+    errors: Mapping[str, int] = facts.get("errors") or counted.get("errors") or {}
     hosts = sorted(details.hosts.items(), key=lambda entry: -entry[1].get("pages", 0))
     return {
         "job": job,
@@ -113,6 +125,7 @@ async def _details(jay: Scrubjay, visitor: Visitor, job_id: str) -> dict[str, An
         "errors": sorted(errors.items(), key=lambda entry: -entry[1])[:SHOWN_ERRORS],
         "lines": list(reversed(details.lines)),
         "offered": offered,
+        "plan_names": await plan_names(jay, visitor.who, [job]),
     }
 
 

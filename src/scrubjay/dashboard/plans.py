@@ -1,6 +1,7 @@
 """Crawlers, as people call plans: the list, the form, one with its runs, and the buttons that start and stop it."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Annotated, Any
 
@@ -10,11 +11,11 @@ from starlette.responses import RedirectResponse, Response
 from scrubjay.bootstrap import Scrubjay
 from scrubjay.connectors.registry import connector_type, connector_types
 from scrubjay.dashboard import plan_form
-from scrubjay.dashboard.identifiers import Offset, OperationId, PlanId
+from scrubjay.dashboard.identifiers import Offset, PlanId
 from scrubjay.dashboard.rendering import show
 from scrubjay.dashboard.session import Jay, Looking, Order, Ordering, Visitor
 from scrubjay.errors import Conflict, InvalidRequest, NotFound, ScrubjayError, Unavailable, UrlBlocked
-from scrubjay.model.plan import ENDED_STATES, Plan, RepositoryType
+from scrubjay.model.plan import ENDED_STATES, Operation, Plan, RepositoryType
 from scrubjay.model.source import Connectivity
 from scrubjay.model.tenant import Principal, Scope
 from scrubjay.services.access import require
@@ -22,9 +23,11 @@ from scrubjay.services.access import require
 router = APIRouter(include_in_schema=False)
 
 ROWS = 50
+FRESHNESS_SAMPLE = 2000  # keys of a plan that speak for all of them, so that the page comes at once
 RUNS = 25
 LOOKED_AT = 100
-MAX_RULES = 200
+FEWEST_POINTS = 3
+MAX_CHOICES = 200
 # What is wrong with what somebody filled in, and is shown beside it.
 REFUSALS = (InvalidRequest, UrlBlocked, NotFound)
 
@@ -98,18 +101,32 @@ async def _show_plan(
         page=page,
         statistics=await jay.operations.statistics(who, plan_id),
         documents=await jay.plans.counts(who, plan_id),
-        staleness=await jay.plans.staleness(who, plan_id) if plan.last_complete_at else None,
+        staleness=await jay.plans.staleness_of(who, plan, sample=FRESHNESS_SAMPLE) if plan.last_complete_at else None,
         job_id=running.job_id if running else None,
         reached=reached,
         objects=objects,
-        chart=_runs_over_time(page.items),
+        looked_at=LOOKED_AT,
+        charts=_charts(page.items),
     )
 
 
-def _runs_over_time(operations: Any) -> str | None:
-    """The number of objects that each run saw, oldest first; nothing for few runs."""
-    counts = [each.objects_enumerated for each in reversed(operations) if each.state in ENDED_STATES]
-    return None if len(counts) < 3 else str([list(range(1, len(counts) + 1)), counts])
+def _charts(operations: Sequence[Operation]) -> dict[str, str | None]:
+    """What each run saw and did, and how long it took, oldest first; nothing for few runs."""
+    over = [each for each in reversed(operations) if each.state in ENDED_STATES and each.started_at]
+    if len(over) < FEWEST_POINTS:
+        return {"objects": None, "seconds": None}
+    times = [int(each.started_at.timestamp()) for each in over if each.started_at]
+    names = ("objects_enumerated", "objects_added", "objects_updated", "objects_deleted", "objects_failed")
+    return {
+        "objects": json.dumps([times, *([getattr(each, name) for each in over] for name in names)]),
+        "seconds": json.dumps([times, [_seconds(each) for each in over]]),
+    }
+
+
+def _seconds(operation: Operation) -> float:
+    if operation.started_at is None or operation.finished_at is None:
+        return 0.0
+    return round((operation.finished_at - operation.started_at).total_seconds(), 1)
 
 
 @router.get("/plans/{plan_id}/edit")
@@ -154,20 +171,34 @@ async def _form(
         action=action,
         is_new=action == "/ui/plans",
         kinds=sorted(connector_types(), key=lambda name: (name != RepositoryType.WEB, name)),
-        source=plan_form.source_fields(kind, plan.repository_settings),
-        sections=list(plan_form.section_fields(plan)),
+        source=plan_form.source_fields(kind, plan.repository_settings, await _choices(jay, visitor.who)),
+        authentication=plan_form.AUTHENTICATION,
+        sections=plan_form.section_fields(plan),
         switches=plan_form.SWITCHES,
-        numbers=plan_form.NUMBERS,
+        numbers=plan_form.number_fields(plan),
         filled=filled,
         error=None if error is None else error.message,
-        wrong=None if error is None else plan_form.form_field(error),
-        **await _choices(jay, visitor.who),
+        problems=_problems(error, kind.required),
+        collections=await jay.collections.all(visitor.who),
+        rules=(await jay.rules.page(visitor.who, limit=MAX_CHOICES)).items,
     )
 
 
-async def _choices(jay: Scrubjay, who: Principal) -> Mapping[str, Any]:
-    rules = await jay.rules.page(who, limit=MAX_RULES)
-    return {"collections": await jay.collections.all(who), "rules": rules.items}
+def _problems(error: ScrubjayError | None, required: Sequence[str]) -> Mapping[str, str]:
+    """An address that may not be reached is what was filled in first."""
+    if isinstance(error, UrlBlocked) and required:
+        return {f"source.{required[0]}": error.message}
+    return plan_form.form_problems(error)
+
+
+async def _choices(jay: Scrubjay, who: Principal) -> plan_form.Choices:
+    """What a plan can name: proxies and crawl configs."""
+    proxies = await jay.crawl_settings.proxies(who, limit=MAX_CHOICES, offset=0)
+    configs = await jay.crawl_settings.configs(who, limit=MAX_CHOICES, offset=0)
+    return {
+        "proxy_id": [(each.id, each.name) for each in proxies.items],
+        "crawl_config_id": [(each.id, each.name) for each in configs.items],
+    }
 
 
 @router.post("/plans/{plan_id}/start")
@@ -207,13 +238,3 @@ async def delete_plan(jay: Jay, order: Ordering, plan_id: PlanId) -> Response:
     """Stop a crawler and remove it; its documents too if asked to."""
     await jay.plans.delete(order.who, plan_id, with_documents=order.checked("with_documents"))
     return RedirectResponse("/ui/plans?done=deleted", status_code=303)
-
-
-@router.get("/plans/{plan_id}/operations/{operation_id}")
-async def show_operation(
-    request: Request, jay: Jay, visitor: Looking, plan_id: PlanId, operation_id: OperationId
-) -> Response:
-    """One run: what it saw and did."""
-    plan = await jay.plans.get(visitor.who, plan_id)
-    operation = await jay.operations.get(visitor.who, plan_id, operation_id)
-    return show(request, "operation.html", visitor, plan=plan, operation=operation)

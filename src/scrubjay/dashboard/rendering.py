@@ -11,6 +11,7 @@ from starlette.responses import HTMLResponse
 from scrubjay import __version__
 from scrubjay.dashboard import words
 from scrubjay.dashboard.assets import asset_url, is_live
+from scrubjay.dashboard.error_words import error_words
 from scrubjay.dashboard.session import TOKEN_FIELD, Visitor
 
 FOLDER = Path(__file__).parent / "templates"
@@ -56,7 +57,8 @@ def templates() -> Environment:
         name: getattr(words, name)
         for name in ("ago", "duration", "size", "number", "web_address", "short_address", "job_title", "job_target")
     }
-    environment.filters |= {"job_share": words.job_share, "zip": zip}
+    environment.filters |= {"job_share": words.job_share, "zip": zip, "epoch": words.epoch}
+    environment.filters |= {"plain": words.plain, "error_words": error_words}
     return environment
 
 
@@ -68,7 +70,8 @@ def show(
     request: Request, template: str, visitor: Visitor | None = None, *, status: int = 200, **values: Any
 ) -> HTMLResponse:
     """A page for somebody. Pages are theirs alone, and never what they were a while ago."""
-    notice = NOTICES.get(request.query_params.get("done", ""))
+    asked = request.query_params
+    notice = NOTICES.get(asked.get("done") or asked.get("_done", ""))
     html = render(
         template, visitor=visitor, path=request.url.path, query=Asked(request.query_params), notice=notice, **values
     )

@@ -3,11 +3,19 @@
 from fastapi import APIRouter
 
 from scrubjay.dashboard import (
+    alerts,
     assets,
+    crawl_configs,
     documents,
+    domains,
     home,
+    hosts,
+    job_history,
     jobs,
+    operations,
     plans,
+    proxies,
+    rules,
     searching,
     settings,
     signing_in,
@@ -16,5 +24,20 @@ from scrubjay.dashboard import (
 )
 
 router = APIRouter(prefix="/ui", include_in_schema=False)
-for part in (assets, signing_in, home, searching, documents, plans, jobs, watches, webhooks, settings):
+for part in (
+    assets,
+    signing_in,
+    home,
+    searching,
+    documents,
+    plans,
+    operations,
+    job_history,
+    jobs,
+    watches,
+    webhooks,
+    settings,
+):
+    router.include_router(part.router)
+for part in (domains, alerts, rules, crawl_configs, proxies, hosts):
     router.include_router(part.router)

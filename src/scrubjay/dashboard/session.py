@@ -3,7 +3,8 @@
 import hashlib
 import hmac
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
 from fastapi import Depends, Request
@@ -11,10 +12,13 @@ from starlette.datastructures import FormData
 
 from scrubjay.bootstrap import Scrubjay
 from scrubjay.errors import Forbidden, Unauthenticated
+from scrubjay.model.clock import utc_now
 from scrubjay.model.tenant import Principal, Scope
 from scrubjay.services.access import SESSION_COOKIE
 
 TOKEN_FIELD = "csrf"  # noqa: S105 - the name of a field, not a secret
+SEEN_COOKIE = "scrubjay_seen"
+RECENT = timedelta(days=7)
 MAX_FILES = 50
 MAX_FIELDS = 200
 STALE_FORM = "This form is too old, or it did not come from this dashboard. Go back, reload the page and try again."
@@ -26,11 +30,21 @@ class Visitor:
 
     who: Principal
     session: str
+    seen_at: datetime = field(default_factory=lambda: utc_now() - RECENT)  # when they last looked at what failed
+    failures: int = 0  # since then
 
     @property
     def form_token(self) -> str:
         """Made of the session, which no script and no other site can read; so is known only to pages from here."""
         return hmac.new(self.session.encode(), b"form of the dashboard", hashlib.sha256).hexdigest()
+
+    def sent(self, token: object) -> bool:
+        """Whether a form with this token came from one of our pages, and from this session's."""
+        return (
+            bool(self.session)
+            and isinstance(token, str)
+            and hmac.compare_digest(token.encode(errors="replace"), self.form_token.encode())
+        )
 
     @property
     def may_write(self) -> bool:
@@ -79,9 +93,25 @@ async def find_visitor(request: Request, jay: Scrubjay) -> Visitor | None:
     if not session:
         return None
     try:
-        return Visitor(await jay.access.authenticate_session(session), session)
+        who = await jay.access.authenticate_session(session)
     except Unauthenticated:
         return None
+    return await told_of_failures(request, jay, Visitor(who, session))
+
+
+async def told_of_failures(request: Request, jay: Scrubjay, visitor: Visitor) -> Visitor:
+    """The same visitor, with how much failed since they last looked at that."""
+    seen_at = _last_look(request.cookies.get(SEEN_COOKIE))
+    is_stream = request.url.path.endswith("/live")
+    failures = 0 if is_stream else await jay.failures.count(visitor.who, seen_at)
+    return replace(visitor, seen_at=seen_at, failures=failures)
+
+
+def _last_look(text: str | None) -> datetime:
+    """As the browser remembers it, but not longer ago than is of interest, nor in the future."""
+    now = utc_now()
+    milliseconds = int(text) if text and text.isascii() and text.isdecimal() and len(text) <= 14 else 0
+    return min(now, max(now - RECENT, datetime.fromtimestamp(milliseconds / 1000, UTC)))
 
 
 async def visitor(request: Request, jay: Annotated[Scrubjay, Depends(scrubjay)]) -> Visitor:
@@ -93,8 +123,7 @@ async def visitor(request: Request, jay: Annotated[Scrubjay, Depends(scrubjay)])
 
 async def order(request: Request, sender: Annotated[Visitor, Depends(visitor)]) -> AsyncIterator[Order]:
     async with request.form(max_files=MAX_FILES, max_fields=MAX_FIELDS) as form:  # and close its files afterwards
-        token = form.get(TOKEN_FIELD)
-        if not isinstance(token, str) or not hmac.compare_digest(token.encode(), sender.form_token.encode()):
+        if not sender.sent(form.get(TOKEN_FIELD)):
             raise Forbidden(STALE_FORM)
         yield Order(sender, form)
 

@@ -80,6 +80,6 @@ def _is_token(text: str) -> bool:
 
 def _own_address(target: str) -> str:
     """A page of this dashboard: anything else that was asked for leads home, not to another site."""
-    fits = target == "/" or target.startswith(("/ui/", "/?"))
+    fits = target == "/" or target.startswith(("/ui/", "/v2/", "/?"))
     plain = target.isprintable() and target.isascii() and "\\" not in target and not target.startswith("//")
     return target if fits and plain and len(target) <= MAX_NEXT and not target.startswith("/ui/sign") else "/"

@@ -1,7 +1,7 @@
 """How pages say things: times, sizes, addresses, and what a job is called."""
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from urllib.parse import urlencode, urlsplit
 
 from markupsafe import Markup
@@ -44,6 +44,11 @@ def ago(moment: datetime | None, nothing: str = "never") -> str:
     return Markup('<time datetime="{}" title="{}">{}</time>').format(moment.isoformat(), exact, words)
 
 
+def epoch(seconds: int) -> datetime:
+    """A moment as OpenAI's objects have it."""
+    return datetime.fromtimestamp(seconds, UTC)
+
+
 def duration(start: datetime | None, end: datetime | None) -> str:
     if start is None:
         return "–"
@@ -66,6 +71,11 @@ def size(count: float | None) -> str:
 
 def number(value: float | None) -> str:
     return "–" if value is None else f"{value:,.0f}".replace(",", "\u202f")
+
+
+def plain(value: float) -> str:
+    """A number without a fraction that says nothing."""
+    return f"{value:g}" if abs(value) < 1_000_000 else f"{value:.0f}"
 
 
 def web_address(url: str | None) -> str | None:

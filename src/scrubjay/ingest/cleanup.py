@@ -5,22 +5,20 @@ process that dies on the way leaves the mark, and the next one goes on.
 """
 
 from collections.abc import Collection
-from typing import Any
 
-from sqlalchemy import delete, or_, select
+from sqlalchemy import delete
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from scrubjay.ingest.discarding import destroy_discarded, note_discarded, put_aside
 from scrubjay.ingest.texts import TextStore
 from scrubjay.model.clock import utc_now
 from scrubjay.model.content import Document, OutboxEvent
 from scrubjay.storage.blobs import BlobStore
-from scrubjay.storage.crawled_pages import CrawledPageRow
 from scrubjay.storage.database import Database
 from scrubjay.storage.document_logs import DocumentLogRow
-from scrubjay.storage.documents import DocumentRow, Documents
-from scrubjay.storage.inventory import InventoryFileRow
+from scrubjay.storage.documents import Documents
 from scrubjay.storage.outbox import Outbox
-from scrubjay.storage.versions import DocumentVersionRow, DocumentVersions
+from scrubjay.storage.versions import DocumentVersions
 
 
 async def retire(connection: AsyncConnection, documents: Collection[Document]) -> None:
@@ -69,25 +67,11 @@ class Cleanup:
             await connection.execute(delete(DocumentLogRow).where(DocumentLogRow.document_id == document.id))
             await Documents(connection).delete(document.tenant_id, document.id)
             contents = {version.content_sha256 for version in versions}
-            blobs = await self._texts.forget(connection, document.tenant_id, contents)
+            bodies = await self._texts.forget(connection, document.tenant_id, contents)
             originals = {version.original_sha256 for version in versions} | {document.original_sha256}
-            blobs += [each for each in originals if each and not await is_held(connection, each)]
-        # After the commit: a body too many is waste that doctor finds, one too few would be a loss.
-        for digest in blobs:
-            await self._blobs.delete(digest)
+            discarded = await note_discarded(connection, [*bodies, *filter(None, originals)])
+        await put_aside(self._blobs, discarded)
 
-
-async def is_held(connection: AsyncConnection, sha256: str) -> bool:
-    """Whether anything else has this body; bodies are shared, also between tenants."""
-    holders: tuple[Any, ...] = (
-        select(DocumentRow.id).where(or_(DocumentRow.original_sha256 == sha256, DocumentRow.content_sha256 == sha256)),
-        select(DocumentVersionRow.id).where(
-            or_(DocumentVersionRow.original_sha256 == sha256, DocumentVersionRow.content_sha256 == sha256)
-        ),
-        select(InventoryFileRow.id).where(InventoryFileRow.blob_sha256 == sha256),
-        select(CrawledPageRow.url_hash).where(CrawledPageRow.body_sha256 == sha256),
-    )
-    for holder in holders:
-        if (await connection.execute(holder.limit(1))).first() is not None:
-            return True
-    return False
+    async def sweep(self) -> int:
+        """Destroy bodies that have been out of the way for long enough."""
+        return await destroy_discarded(self._database, self._blobs)

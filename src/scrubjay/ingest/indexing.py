@@ -7,6 +7,7 @@ says in the database that the version is found. Whatever dies in between is done
 
 import asyncio
 import hashlib
+import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -46,6 +47,7 @@ from scrubjay.telemetry.metrics import index_batch_seconds, index_documents_tota
 BATCH_DOCUMENTS = 64
 BATCH_POINTS = 512
 POLL_SECONDS = 0.4
+SWEEP_SECONDS = 300.0
 LEASE = timedelta(seconds=60)
 FAULT_SECONDS = 5.0
 MOST_OUTAGES = 2  # in a row, before a batch is put off as a whole
@@ -76,6 +78,7 @@ class Indexer:
         self._wake = asyncio.Event()
         self._turn = asyncio.Lock()
         self._stopping = False
+        self._swept_at = time.monotonic()
         self._task: asyncio.Task[None] | None = None
 
     async def take_over(self) -> None:
@@ -102,6 +105,7 @@ class Indexer:
             self._wake.clear()
             try:
                 busy = await self.step()
+                await self._sweep()
             except (ScrubjayError, SQLAlchemyError, OSError) as error:
                 log.warning("indexing stopped for a moment", reason=str(error))
                 busy = 0
@@ -114,6 +118,12 @@ class Indexer:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(POLL_SECONDS):
                         await self._wake.wait()
+
+    async def _sweep(self) -> None:
+        """Now and then: nobody waits for a body to be destroyed."""
+        if time.monotonic() - self._swept_at > SWEEP_SECONDS:
+            self._swept_at = time.monotonic()
+            await self._cleanup.sweep()
 
     async def step(self) -> int:
         """Bring the index up to what is due now; returns how many documents that was."""

@@ -3,7 +3,7 @@
 import asyncio
 import math
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Any, NoReturn
@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from scrubjay.errors import JobInterrupted, JobTakenOver, ScrubjayError
+from scrubjay.errors import JobInterrupted, JobTakenOver, ScrubjayError, Unavailable
 from scrubjay.jobs.signals import JobSignals
 from scrubjay.model.clock import utc_now
 from scrubjay.model.content import OutboxEvent
@@ -28,8 +28,13 @@ FLUSH_SECONDS = 0.2  # log lines and progress are written together, at most this
 class JobContext:
     """One run of one job. After another run has taken over, nothing this one does can be committed."""
 
-    def __init__(self, job: Job, database: Database, signals: JobSignals) -> None:
+    def __init__(
+        self, job: Job, database: Database, signals: JobSignals, *, is_unheard: Callable[[], bool] | None = None
+    ) -> None:
         self.job = job
+        self.rests = False  # it only waits for other jobs, and takes no place in its worker
+        self.has_parts = False
+        self._is_unheard = is_unheard  # whether others may have declared this worker gone by now
         self.payload: Mapping[str, Any] = job.payload
         self.state: Mapping[str, Any] = job.checkpoint or {}
         self._database = database
@@ -48,9 +53,21 @@ class JobContext:
         if self._interruption is not JobTakenOver:
             self._interruption = interruption
 
+    @property
+    def is_interrupted(self) -> bool:
+        return self._interruption is not None
+
     def withdraw_interruption(self, interruption: type[JobInterrupted]) -> None:
         if self._interruption is interruption:
             self._interruption = None
+
+    def require_hold(self) -> None:
+        """Unavailable when this run may have lost its job without knowing: then it must touch nothing outside.
+
+        A transaction finds out by itself; this is for what no transaction can take back, such as asking a host.
+        """
+        if self._interruption is JobTakenOver or (self._is_unheard is not None and self._is_unheard()):
+            raise Unavailable("The database was not reached for so long that others may have taken this job over.")
 
     async def checkpoint(
         self, state: Mapping[str, Any] | None = None, *, events: Sequence[tuple[str, Mapping[str, Any]]] = ()
@@ -103,6 +120,11 @@ class JobContext:
     async def announce(self) -> None:
         """Let those who follow the job know that something was told."""
         await self._signals.event(self.job.id)
+
+    async def announce_work(self) -> None:
+        """Let workers know that jobs were queued, or that something is asked of them."""
+        await self._signals.control()
+        await self._signals.work()
 
     async def progress(self, current: int, total: int | None = None, message: str | None = None, **facts: Any) -> None:
         progress = {"current": current, "total": total, "message": message, **facts}

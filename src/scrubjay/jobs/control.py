@@ -1,6 +1,7 @@
 """Queueing jobs and asking things of them. Callers own the transaction and signal when it is committed."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -56,7 +57,21 @@ async def make_request(
         await jobs.change(job.id, event_count=job.event_count + 1, **changes)
         event = {"by": "request", "state": str(changes.get("state", job.state))}
         await JobEvents(connection).append(job.id, [(f"job.{request}_requested", event, utc_now())])
+    if job.parent_id is None:
+        await _ask_parts(connection, job, request, force=force)
     return await jobs.get(tenant_id, job_id)
+
+
+async def _ask_parts(connection: AsyncConnection, job: Job, request: JobRequest, *, force: bool) -> None:
+    """What is asked of a job is asked of its parts, in the same transaction; those it makes no sense for go on."""
+    for part in await Jobs(connection).parts(job.id):
+        with suppress(Conflict):
+            await make_request(connection, job.tenant_id, part.id, request, force=force)
+
+
+async def cancel_parts(connection: AsyncConnection, job: Job) -> None:
+    """For a job that has ended: nothing of it goes on."""
+    await _ask_parts(connection, job, JobRequest.CANCEL, force=False)
 
 
 def _changes(job: Job, request: JobRequest, reaction: Reaction) -> Mapping[str, Any]:

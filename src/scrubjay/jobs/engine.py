@@ -27,7 +27,7 @@ from scrubjay.errors import (
 )
 from scrubjay.jobs.carrier import Carrier, workflow_id
 from scrubjay.jobs.context import JobContext, storable
-from scrubjay.jobs.control import backoff
+from scrubjay.jobs.control import backoff, cancel_parts
 from scrubjay.jobs.endings import ending
 from scrubjay.jobs.kinds import JobKinds
 from scrubjay.jobs.schedule import submit_due
@@ -62,6 +62,9 @@ CONTROL_SECONDS = 1.0  # how late a request from a process without signals is ob
 CARE_SECONDS = 1.0
 GATHER_SECONDS = 0.025
 CRASH_LIMIT = 10
+SHARE_SECONDS = 0.5  # for each job that a worker has of a kind that is shared out
+EVEN_SECONDS = 5.0
+MOST_RESTING = 16
 TIDY_SECONDS = 600.0
 TIDY_BATCH = 200
 ERROR_LENGTH = 4000
@@ -93,6 +96,8 @@ class JobEngine:
         self._stopping = False
         self._giving_up = False
         self._seen_alive: dict[str, tuple[Any, float]] = {}
+        self._heard_at = time.monotonic()  # when our last heartbeat that was written had begun
+        self._evened_at = 0.0
 
     @property
     def worker_id(self) -> str:
@@ -103,6 +108,7 @@ class JobEngine:
         async with self._database.writing() as connection:
             if self._alone:
                 await Workers(connection).remove([worker.id for worker in await Workers(connection).all()])
+            self._heard_at = time.monotonic()
             await Workers(connection).add(self._worker)
         await self._take_over_orphans()
         for loop in (self._dispatch, self._keep_alive, self._obey, self._look_after):
@@ -164,17 +170,28 @@ class JobEngine:
 
     async def _claim_and_start(self) -> bool:
         """Fill the free places; false when there was nothing to do."""
-        room = self._worker.concurrency - len(self._tasks)
-        names = self.kinds.names_with_room(Counter(context.job.kind for context in self._running.values()))
+        running = Counter(context.job.kind for context in self._running.values())
+        room, names = self._room, self.kinds.names_with_room(running)
         if room <= 0 or not names:
             return False
-        now = utc_now()
+        now, shared = utc_now(), self.kinds.shared_out.intersection(names)
+        # Whoever has some already leaves the others a moment to take the next one.
+        shared_due = now - timedelta(seconds=SHARE_SECONDS * sum(running[name] for name in shared))
+        own = [name for name in names if name not in shared]
         async with self._database.writing() as connection:
-            jobs = await Jobs(connection).claim(self.worker_id, names, self._room_for(room, names), now)
+            jobs = await Jobs(connection).claim(
+                self.worker_id, own, self._room_for(room, names), now, shared=shared, shared_due=shared_due
+            )
         for job in jobs:
             job_wait_seconds.labels(kind=job.kind).observe(max(0.0, (now - job.due_at).total_seconds()))
             self._start(job)
         return bool(jobs)
+
+    @property
+    def _room(self) -> int:
+        """The free places; what rests takes none, within reason."""
+        resting = sum(context.rests for context in self._running.values())
+        return self._worker.concurrency - len(self._tasks) + min(resting, MOST_RESTING)
 
     def _room_for(self, room: int, names: list[str]) -> int:
         """One at a time while a limited kind is in play, so that its limit holds exactly."""
@@ -182,7 +199,7 @@ class JobEngine:
 
     def _start(self, job: Job) -> None:
         key = workflow_id(job.id, job.run)
-        context = self._running[key] = JobContext(job, self._database, self._signals)
+        context = self._running[key] = JobContext(job, self._database, self._signals, is_unheard=self._is_unheard)
         context.note("job.started", run=job.run)
         task = self._tasks[key] = asyncio.create_task(self._carry(context), name=f"job.{key}")
         jobs_running.set(len(self._tasks))
@@ -282,27 +299,48 @@ class JobEngine:
             await self._signals.event(job.id)
             if told is not None:
                 await self._signals.outbox()
+            if outcome == "handed_back":
+                await self._signals.work()  # another worker can go on at once
+            if context.has_parts and "finished_at" in changes:
+                async with self._database.writing() as connection:
+                    await cancel_parts(connection, job)
+                await self._signals.control()
 
     async def _keep_alive(self) -> None:
         """Also while stopping: a worker that waits for its jobs to reach a checkpoint still has them."""
         while True:
+            began = time.monotonic()
             async with self._database.writing() as connection:
-                if not await Workers(connection).beat(self.worker_id, utc_now()):
+                known = await Workers(connection).beat(self.worker_id, utc_now())
+                if not known:
                     log.warning("this worker was declared gone; it goes on under its old name")
                     await Workers(connection).add(self._worker)
+            if not known or self._is_unheard():
+                await self._look_at_requests()  # what was taken over meanwhile must not go on
+            self._heard_at = began
             await asyncio.sleep(self._settings.worker_heartbeat_seconds)
+
+    def _is_unheard(self) -> bool:
+        """Whether our heartbeat stood still for so long that others may have taken our jobs over.
+
+        They count from when they saw it, which is later than when it was written.
+        """
+        return not self._alone and time.monotonic() - self._heard_at > self._settings.worker_silence_seconds
 
     async def _obey(self) -> None:
         """Tell running jobs what is asked of them, and which of them now belong to somebody else."""
         async with self._signals.wake_up(CONTROL) as signalled:
             while True:
                 await wait_for_event(signalled, CONTROL_SECONDS)
-                if self._running:
-                    running = dict(self._running)
-                    async with self._database.reading() as connection:
-                        asked = await Jobs(connection).requests_of({context.job.id for context in running.values()})
-                    for key, context in running.items():
-                        self._tell(key, context, asked.get(context.job.id))
+                await self._look_at_requests()
+
+    async def _look_at_requests(self) -> None:
+        if self._running:
+            running = dict(self._running)
+            async with self._database.reading() as connection:
+                asked = await Jobs(connection).requests_of({context.job.id for context in running.values()})
+            for key, context in running.items():
+                self._tell(key, context, asked.get(context.job.id))
 
     def _tell(self, key: str, context: JobContext, asked: tuple[int, JobState, JobRequest | None] | None) -> None:
         if asked is None or asked[0] != context.job.run or asked[1] is not JobState.RUNNING:
@@ -325,6 +363,7 @@ class JobEngine:
             if await submit_due(self._database, self.kinds, utc_now()):
                 await self._signals.work()
             await self._bury_silent_workers()
+            await self._even_out()
             if time.monotonic() >= next_tidy:
                 next_tidy = time.monotonic() + TIDY_SECONDS
                 await self._tidy()
@@ -352,6 +391,24 @@ class JobEngine:
             for worker_id in silent:
                 self._seen_alive.pop(worker_id, None)
         await self._take_over_orphans()
+
+    async def _even_out(self) -> None:
+        """Hand back one job of a kind that is shared out, when another worker with room has at least two less."""
+        shared = self.kinds.shared_out
+        mine = [each for each in self._running.values() if each.job.kind in shared and not each.is_interrupted]
+        if len(mine) < 2 or time.monotonic() - self._evened_at < EVEN_SECONDS:
+            return
+        self._evened_at = time.monotonic()
+        async with self._database.reading() as connection:
+            workers = await Workers(connection).all()
+            running = await Jobs(connection).running_by_worker(shared)
+        having = {each.id: running.get(each.id, (0, 0)) for each in workers}
+        fewest = min(
+            (having[each.id][1] for each in workers if having[each.id][0] < each.concurrency), default=len(mine)
+        )
+        if len(mine) - fewest >= 2:
+            log.info("handing a job to a worker that has fewer", job_id=mine[-1].job.id)
+            mine[-1].interrupt(JobHandedBack)
 
     async def _take_over_orphans(self) -> None:
         async with self._database.reading() as connection:
@@ -384,6 +441,8 @@ class JobEngine:
         told = ending(self.kinds, job, {**changes, **after})
         if told is not None:
             await Outbox(connection).add(told)
+        if after["state"] in FINISHED_STATES and job.parent_id is None:
+            await cancel_parts(connection, job)
 
     async def _tidy(self) -> None:
         """Delete finished jobs, their events and DBOS's records of them once they are old enough."""

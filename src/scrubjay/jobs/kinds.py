@@ -18,6 +18,7 @@ class JobKind:
     handler: Handler
     max_retries: int = 3
     worker_limit: int | None = None  # at most so many of this kind at once in one worker
+    is_shared_out: bool = False  # workers take as many of this kind as others have, as far as that is possible
     notifies: bool = True  # its end is told to those who listen; not where somebody waits for the result anyway
 
 
@@ -51,6 +52,10 @@ class JobKinds:
             for kind in self._kinds.values()
             if kind.worker_limit is None or running.get(kind.name, 0) < kind.worker_limit
         ]
+
+    @property
+    def shared_out(self) -> frozenset[str]:
+        return frozenset(kind.name for kind in self._kinds.values() if kind.is_shared_out)
 
     def __iter__(self):  # type: ignore[no-untyped-def]
         return iter(self._kinds.values())

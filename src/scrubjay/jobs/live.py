@@ -54,8 +54,8 @@ class Told:
         return form
 
 
-def too_slow(position: int) -> FollowerTooSlow:
-    return FollowerTooSlow(f"Too slow; go on with after={position}.", position=position)
+def too_slow(position: int, reason: str = "Too slow") -> FollowerTooSlow:
+    return FollowerTooSlow(f"{reason}; go on with after={position}.", position=position)
 
 
 class Follower:
@@ -68,6 +68,7 @@ class Follower:
         self._news = asyncio.Event()
         self._over = False
         self._dropped = False
+        self._reason = "Too slow"
 
     def hand(self, told: Told) -> None:
         if told.position <= self.position or self._dropped:
@@ -80,6 +81,12 @@ class Follower:
             self.position = told.position
         self._news.set()
 
+    def let_go(self, reason: str) -> None:
+        """Send it away before the log ends: it can come back to where it was, here or to another process."""
+        self._dropped, self._reason = True, reason
+        self._queue.clear()
+        self._news.set()
+
     def end(self) -> None:
         self._over = True
         self._news.set()
@@ -88,7 +95,7 @@ class Follower:
         """What has been handed over since the last time, until the log ends."""
         while True:
             if self._dropped:
-                raise too_slow(self._taken)
+                raise too_slow(self._taken, self._reason)
             if self._queue:
                 batch = list(self._queue)
                 self._queue.clear()
@@ -124,11 +131,20 @@ class EventHub:
         self._reader: asyncio.Task[None] | None = None
         self._reading = False
 
+    def let_all_go(self, reason: str) -> None:
+        """Send everybody who follows away, to come back."""
+        for follower in self._everybody:
+            follower.let_go(reason)
+
+    @property
+    def _everybody(self) -> list[Follower]:
+        followings = [*(job.followers for job in self._jobs.values()), *self._tenants.values()]
+        return [follower for followers in followings for follower in followers]
+
     async def close(self) -> None:
         """End every following, and the reading with it."""
-        for followers in [*(job.followers for job in self._jobs.values()), *self._tenants.values()]:
-            for follower in followers:
-                follower.end()
+        for follower in self._everybody:
+            follower.end()
         self._jobs.clear()
         self._tenants.clear()
         self._wake.set()
@@ -305,6 +321,8 @@ class EventHub:
             if logged.id != position + 1 and not self._is_settled(logged):
                 break
             position = logged.id
+            if logged.is_of_part:
+                continue
             told = Told(logged.event, logged.id)
             for follower in self._tenants.get(logged.tenant_id, ()):
                 follower.hand(told)

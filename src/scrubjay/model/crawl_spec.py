@@ -4,7 +4,16 @@ import re
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from scrubjay.errors import InvalidRequest
 from scrubjay.model.patterns import MAX_PATTERN_LENGTH, UrlPattern
@@ -13,6 +22,8 @@ _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # what HTTP allows as the na
 _FORBIDDEN_HEADERS = frozenset(
     {"host", "content-length", "transfer-encoding", "connection", "upgrade", "te", "trailer", "accept-encoding"}
 )
+
+MAX_SHARDS = 64
 
 Pattern = Annotated[str, StringConstraints(min_length=1, max_length=MAX_PATTERN_LENGTH)]
 Address = Annotated[str, StringConstraints(min_length=1, max_length=2048, strip_whitespace=True)]
@@ -101,6 +112,7 @@ class CrawlSpec(Strictness):
     concurrency: int = Field(16, ge=1, le=256)
     host_concurrency: int = Field(8, ge=1, le=64)
     concurrent_hosts: int | None = Field(None, ge=1, le=256)  # how many hosts are asked at the same time
+    shards: int = Field(1, ge=1, le=MAX_SHARDS)  # parts that workers share out among them, by host
     timeout_seconds: float = Field(30.0, ge=0.1, le=600)
     max_bytes: int = Field(50 * 1024 * 1024, ge=1024, le=1024 * 1024 * 1024)
     retries: int = Field(2, ge=0, le=10)
@@ -110,6 +122,18 @@ class CrawlSpec(Strictness):
     learn_boilerplate: bool = True
     keep_originals: bool = False
     refresh: bool = False  # fetch everything anew, even what says that it did not change
+
+    @field_validator("shards")
+    @classmethod
+    def _check_shards(cls, shards: int, info: ValidationInfo) -> int:
+        if shards > 1 and info.data.get("mode") is CrawlMode.SEQUENTIAL:
+            raise ValueError("a sequential crawl has one shard")
+        return shards
+
+    @property
+    def effective_shards(self) -> int:
+        """No more than can have a place: limits of what happens at once hold for all shards together."""
+        return min(self.shards, self.concurrency, self.concurrent_hosts or self.shards)
 
     @field_validator("headers")
     @classmethod

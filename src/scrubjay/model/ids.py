@@ -28,6 +28,7 @@ PREFIXES = {
     "gen": "index generation",
     "irule": "ingestion rule",
     "job": "job",
+    "mail": "mailed link",
     "prx": "proxy",
     "qpage": "queued page",
     "resp": "response",

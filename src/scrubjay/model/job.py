@@ -87,6 +87,7 @@ class Job:
     worker_id: str | None = None
     unique_key: str | None = None  # at most one job with this key, ever
     submitted_by: str | None = None
+    parent_id: str | None = None  # the job that it is a part of; what is asked of that one is asked of it
     event_count: int = 0
     due_at: datetime = field(default_factory=utc_now)
     created_at: datetime = field(default_factory=utc_now)
@@ -132,6 +133,7 @@ class LoggedEvent:
     id: int
     tenant_id: str
     event: JobEvent
+    is_of_part: bool = False  # a part's own; whoever follows all jobs hears it from the whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

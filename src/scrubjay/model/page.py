@@ -13,7 +13,9 @@ class Page(Generic[T]):
     total: int
     limit: int
     offset: int
+    is_counted: bool = True  # a long list may be counted up to some number only; then there are more than `total`
 
     @property
     def has_more(self) -> bool:
-        return self.offset + len(self.items) < self.total
+        shown = self.offset + len(self.items)
+        return shown < self.total or (not self.is_counted and len(self.items) == self.limit)

@@ -349,7 +349,10 @@ class _Run:
                 await forget_crawl(
                     connection, self._plan.id, self._context.job.id, complete=bool(counts["is_complete"])
                 )
-            await self._context.remember(connection, {"phase": "retrieving", "messages": self._messages})
+            state: dict[str, Any] = {"phase": "retrieving", "messages": self._messages}
+            if "tally" in self._context.state:  # what the crawl did at each host, for those who look at the run later
+                state["tally"] = self._context.state["tally"]
+            await self._context.remember(connection, state)
         self._operation = replace(self._operation, state=OperationState.RETRIEVING, **changes)
 
     async def _retrieve(self, connector: Connector) -> None:

@@ -1,4 +1,4 @@
-"""The job kind `crawl`: a crawl asked for by hand, whose pages become documents while it runs.
+"""The job kinds `crawl` and `crawl_shard`: a crawl asked for by hand, whose pages become documents while it runs.
 
 The crawl puts every page that it saw into a queue, in the transaction that stores the page. This takes them out
 again: pages with content become documents, pages that are gone end theirs. Whatever is left in the queue when a
@@ -7,7 +7,7 @@ process dies is taken by the next run.
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +16,7 @@ from sqlalchemy.exc import DBAPIError
 
 from scrubjay.connectors.web_events import PAGE_EVENT, STATUSES
 from scrubjay.connectors.web_job import KIND, WebCrawler
+from scrubjay.connectors.web_shards import SHARD_KIND
 from scrubjay.connectors.web_store import markdown_of, unpack_details
 from scrubjay.crawl.urls import host_of, normal_form
 from scrubjay.errors import Conflict, InvalidRequest, JobFailedForGood, JobTakenOver, Unavailable
@@ -49,19 +50,32 @@ class SiteCrawls:
 
     @property
     def kinds(self) -> tuple[JobKind, ...]:
-        return (JobKind(name=KIND, handler=self.crawl),)
+        return (
+            JobKind(name=KIND, handler=self.crawl),
+            JobKind(name=SHARD_KIND, handler=self.crawl_shard, is_shared_out=True, notifies=False),
+        )
 
     async def crawl(self, context: JobContext) -> Mapping[str, Any]:
+        if self.crawler.is_sharded(context):
+            return await self.crawler.crawl(context)  # each shard ingests its own pages
+        return await self._crawl_and_ingest(context, self.crawler.crawl)
+
+    async def crawl_shard(self, context: JobContext) -> Mapping[str, Any]:
+        return await self._crawl_and_ingest(context, self.crawler.crawl_shard)
+
+    async def _crawl_and_ingest(
+        self, context: JobContext, crawl: Callable[[JobContext], Awaitable[Mapping[str, Any]]]
+    ) -> Mapping[str, Any]:
         try:
             destination = Destination.read(context.payload)
         except (InvalidRequest, AttributeError, TypeError) as error:
             raise JobFailedForGood(f"The crawl cannot be run as it was asked for: {error}") from error
         if destination is None:
-            return await self.crawler.crawl(context)
+            return await crawl(context)
         ingestion = PageIngestion(self, context, destination)
         following = asyncio.create_task(ingestion.follow())
         try:
-            result = await self.crawler.crawl(context)
+            result = await crawl(context)
         finally:
             # Not cancelled: a cancellation can be lost in a library, and a batch that has begun is finished anyway.
             ingestion.stop()

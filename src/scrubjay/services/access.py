@@ -19,7 +19,7 @@ from scrubjay.storage.cache_keys import API_RATE_PERIOD_SECONDS, api_rate
 from scrubjay.storage.database import Database
 from scrubjay.storage.home import ADMIN_KEY_FILE, KEY_LENGTHS
 from scrubjay.storage.keys import ApiKeys
-from scrubjay.storage.secrets import read_private_file, write_private_file
+from scrubjay.storage.secrets import read_private_file, replace_private_file, write_private_file
 from scrubjay.storage.sign_ins import SignIns
 from scrubjay.storage.tenants import Tenants
 from scrubjay.telemetry import get_logger
@@ -152,6 +152,17 @@ class Access:
         log.info("API key changed", key_id=key_id, fields=sorted(changes))
         return changed
 
+    async def rotate_key(self, principal: Principal, key_id: str) -> tuple[ApiKey, str]:
+        """The same key with another text, which is shown this once; the one that it had is refused from now on."""
+        require(principal, Scope.ADMIN)
+        text = new_key_text()
+        async with self._database.writing() as connection:
+            await ApiKeys(connection).get(principal.tenant_id, key_id)
+            changed = await ApiKeys(connection).update(principal.tenant_id, key_id, key_hash=hash_key(text))
+            await SignIns(connection).end_of_key(key_id)
+        log.info("API key rotated", key_id=key_id)
+        return changed, text
+
     async def delete_key(self, principal: Principal, key_id: str) -> None:
         require(principal, Scope.ADMIN)
         if key_id == principal.key_id:
@@ -212,6 +223,18 @@ class Access:
                 )
                 await ApiKeys(connection).add(record)
         return _principal(record)
+
+    async def rotate_admin(self, principal: Principal, home: Path) -> None:
+        """Another key for the command line itself, in the data folder."""
+        require(principal, Scope.ADMIN)
+        path = home / ADMIN_KEY_FILE
+        text = new_key_text()
+        # The file first: a process that dies in between leaves a key that the next command makes known.
+        replace_private_file(path, text + "\n")
+        async with self._database.writing() as connection:
+            await ApiKeys(connection).update(principal.tenant_id, principal.key_id, key_hash=hash_key(text))
+            await SignIns(connection).end_of_key(principal.key_id)
+        log.info("API key rotated", key_id=principal.key_id)
 
     async def ensure_default_tenant(self) -> None:
         """The operator's own tenant, made once."""

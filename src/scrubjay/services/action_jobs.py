@@ -25,6 +25,7 @@ PREFIX = "/v2/"
 LOOK_BACK = 20  # events among which the last line of a log is looked for
 MAX_LISTED = 1000
 AT_ONCE = 200
+TAIL_EVENTS = 300  # of a log that pages show the end of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +37,20 @@ class JobOrder:
     endpoint: str
     object_id: str | None = None
     alone_in: Collection[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class JobTail:
+    """A job with the end of its log in words, newest first, as pages show it."""
+
+    id: str  # jb_N
+    endpoint: str
+    job: Job
+    lines: Sequence[tuple[datetime, str]]
+
+    @property
+    def result(self) -> dict[str, Any] | None:
+        return result_of(self.job) if self.job.is_finished else None
 
 
 class ActionJobService:
@@ -112,6 +127,23 @@ class ActionJobService:
             recent = await JobEvents(connection).after(job.id, max(1, job.event_count - LOOK_BACK), LOOK_BACK)
         said = [text for event in recent if (text := describe_event(event))]
         return {**await self._describe(numbered, job), "log": said[-1] if said else ""}
+
+    async def tail(self, principal: Principal, job_id: str) -> JobTail:
+        """How far a job is, what came of it, and the end of its log."""
+        return await self._tail(*await self._find(principal, job_id))
+
+    async def latest_about(self, principal: Principal, object_id: str) -> JobTail | None:
+        """The newest job about an object, whichever action started it."""
+        require(principal, Scope.READ)
+        async with self._database.reading() as connection:
+            found = await NumberedJobs(connection).newest(principal.tenant_id, limit=1, object_id=object_id)
+        return await self._tail(*found[0]) if found else None
+
+    async def _tail(self, numbered: NumberedJob, job: Job) -> JobTail:
+        async with self._database.reading() as connection:
+            recent = await JobEvents(connection).after(job.id, max(0, job.event_count - TAIL_EVENTS), TAIL_EVENTS)
+        lines = [(event.at, text) for event in recent if (text := describe_event(event))]
+        return JobTail(numbered.id, numbered.endpoint, job, lines[::-1])
 
     async def results(self, principal: Principal, job_id: str) -> dict[str, Any]:
         numbered, job = await self._find(principal, job_id)

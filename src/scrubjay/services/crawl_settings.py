@@ -21,6 +21,7 @@ from scrubjay.model.plan import IngestionSettings, IntervalType, Plan, Repositor
 from scrubjay.model.tenant import Principal, Scope
 from scrubjay.operations.timing import next_due
 from scrubjay.services.access import require
+from scrubjay.services.webhooks import HIDDEN
 from scrubjay.storage.collections import Collections
 from scrubjay.storage.configs import CrawlConfigs
 from scrubjay.storage.database import Database
@@ -52,10 +53,14 @@ class CrawlSettingsService:
         async with self._database.writing() as connection:
             return await CrawlConfigs(connection).add(CrawlConfig(tenant_id=principal.tenant_id, **values))
 
-    def _sealed_headers(self, values: dict[str, Any]) -> dict[str, Any]:
-        """A config's values as they are kept: what authenticates is sealed."""
+    def _sealed_headers(self, values: dict[str, Any], before: Mapping[str, str] | None = None) -> dict[str, Any]:
+        """A config's values as they are kept: what authenticates is sealed, or stays as it was where it is hidden."""
         headers = values.get("headers")
-        return {**values, "headers": seal_headers(headers, self._crawler.secrets)} if headers else values
+        if not headers:
+            return values
+        sealed = seal_headers(headers, self._crawler.secrets)
+        kept = {name: known for name, known in (before or {}).items() if headers.get(name) == HIDDEN}
+        return {**values, "headers": {**sealed, **kept}}
 
     def spec_of(self, config: CrawlConfig, **values: Any) -> dict[str, Any]:
         """A crawl as a config describes it; `values` say the rest, and win."""
@@ -81,7 +86,7 @@ class CrawlSettingsService:
             known = await CrawlConfigs(connection).get(principal.tenant_id, config_id)
             if not changes:
                 return known
-            changes = self._sealed_headers(changes)
+            changes = self._sealed_headers(changes, known.headers)
             return await CrawlConfigs(connection).update(principal.tenant_id, config_id, **changes)
 
     async def delete_config(self, principal: Principal, config_id: str) -> None:
@@ -107,6 +112,26 @@ class CrawlSettingsService:
             await Hosts(connection).delete(principal.tenant_id, settings.host)
             return await Hosts(connection).add(settings)
 
+    async def hosts(self, principal: Principal, *, limit: int, offset: int) -> Page[HostSettings]:
+        """The hosts that something is set for."""
+        require(principal, Scope.READ)
+        async with self._database.reading() as connection:
+            hosts = Hosts(connection)
+            return await hosts.page(hosts.of_tenant(principal.tenant_id), limit=limit, offset=offset)
+
+    async def known_host(self, principal: Principal, host: str) -> HostSettings:
+        """What is set for a host; NotFound where nothing is."""
+        require(principal, Scope.READ)
+        async with self._database.reading() as connection:
+            return await Hosts(connection).get(principal.tenant_id, _check_host(host))
+
+    async def forget_host(self, principal: Principal, host: str) -> None:
+        """Treat a host like any other again."""
+        require(principal, Scope.WRITE)
+        name = (await self.known_host(principal, host)).host
+        async with self._database.writing() as connection:
+            await Hosts(connection).delete(principal.tenant_id, name)
+
     async def create_proxy(
         self, principal: Principal, *, name: str, servers: Sequence[Mapping[str, Any]], **values: Any
     ) -> Proxy:
@@ -116,8 +141,13 @@ class CrawlSettingsService:
         async with self._database.writing() as connection:
             return await Proxies(connection).add(proxy)
 
-    def _sealed(self, proxy_id: str, servers: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
-        """Servers as they are kept: their addresses vetted, their passwords sealed wherever they stood."""
+    def _sealed(
+        self, proxy_id: str, servers: Sequence[Mapping[str, Any]], before: Sequence[Mapping[str, Any]] = ()
+    ) -> tuple[Mapping[str, Any], ...]:
+        """Servers as they are kept: their addresses vetted, their passwords sealed wherever they stood.
+
+        A hidden password stays what it was, for the same server and user alone.
+        """
         if not servers:
             raise InvalidRequest("servers: at least one proxy server is required.", field="servers")
         sealed = []
@@ -126,7 +156,9 @@ class CrawlSettingsService:
             self._crawler.network.guard.check_host(url.host)
             password = server.get("password") or url.password
             entry = {"url": url.text, "username": server.get("username") or url.username}
-            if password:
+            if password == HIDDEN:
+                entry["password"] = _password_of(before, entry)
+            elif password:
                 entry["password"] = self._crawler.secrets.seal(password, context=f"proxy:{proxy_id}:password")
             sealed.append({name: value for name, value in entry.items() if value})
         return tuple(sealed)
@@ -144,12 +176,12 @@ class CrawlSettingsService:
 
     async def change_proxy(self, principal: Principal, proxy_id: str, **changes: Any) -> Proxy:
         require(principal, Scope.WRITE)
-        if "servers" in changes:
-            changes["servers"] = self._sealed(proxy_id, changes["servers"])
         async with self._database.writing() as connection:
             known = await Proxies(connection).get(principal.tenant_id, proxy_id)
             if not changes:
                 return known
+            if "servers" in changes:
+                changes["servers"] = self._sealed(proxy_id, changes["servers"], known.servers)
             return await Proxies(connection).update(principal.tenant_id, proxy_id, **changes)
 
     async def delete_proxy(self, principal: Principal, proxy_id: str) -> None:
@@ -261,6 +293,16 @@ class CrawlSettingsService:
                 next_crawl_at=due,
                 updated_at=utc_now(),
             )
+
+
+def _password_of(servers: Sequence[Mapping[str, Any]], wanted: Mapping[str, Any]) -> str | None:
+    """The sealed password of a server that is still the same one."""
+    for server in servers:
+        if (server.get("url"), server.get("username")) == (wanted["url"], wanted.get("username")):
+            return server.get("password")
+    raise InvalidRequest(
+        "servers: the password must be given anew, because it would be sent to another server or user.", field="servers"
+    )
 
 
 def _schedule(cron: str | None) -> ScheduleSettings:

@@ -15,7 +15,7 @@ from scrubjay.crawl.robots import Robots
 from scrubjay.crawl.urls import normalize_url, parse_url
 from scrubjay.errors import FetchFailed, HostBlocked, InvalidRequest, NotFound
 from scrubjay.extract.boilerplate import SiteMemory
-from scrubjay.model.crawl_spec import CrawlSpec
+from scrubjay.model.crawl_spec import CrawlMode, CrawlSpec, Extent
 from scrubjay.model.crawling import CrawledPage
 from scrubjay.model.destination import Destination
 from scrubjay.model.discovery import DiscoverySpec
@@ -57,6 +57,7 @@ class CrawlService:
             url = parse_url(text, field=f"start_urls.{number}")
             self._crawler.network.guard.check_host(url.host)
         await self._require_open(principal, spec)
+        spec = self._with_shards(spec)
         payload: dict[str, Any] = {
             "spec": seal_spec(spec, self._crawler.secrets),
             "scope_id": crawl_scope(principal.tenant_id, spec),
@@ -69,6 +70,15 @@ class CrawlService:
         if notes:
             payload["notes"] = dict(notes)
         return await self._jobs.submit(principal, KIND, payload, priority=priority)
+
+    def _with_shards(self, spec: CrawlSpec) -> CrawlSpec:
+        """As many shards as were asked for, or as the setting says; no more than there can be hosts."""
+        shards = spec.shards
+        if "shards" not in spec.model_fields_set and spec.mode is CrawlMode.CONCURRENT:
+            shards = self._crawler.settings.crawl_shards
+        if spec.extent in (Extent.HOST, Extent.CHILDREN) or not spec.follow_links:
+            shards = min(shards, len({parse_url(url).host for url in spec.start_urls}))
+        return spec.model_copy(update={"shards": shards})
 
     async def _require_open(self, principal: Principal, spec: CrawlSpec) -> None:
         """A crawl that could only ask blocked hosts is refused; one of several is left to the crawl to report."""

@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from scrubjay.crawl.urls import MAX_URL_LENGTH, hash_url, normalize_url
+from scrubjay.crawl.urls import MAX_URL_LENGTH, hash_url, normalize_url, registrable_domain
 from scrubjay.errors import Conflict, InvalidRequest, NotFound
 from scrubjay.ingest.chunking import compile_pattern
 from scrubjay.ingest.cleanup import mark_for_removal, retire
@@ -90,6 +90,7 @@ class DocumentQuery:
     newest_first: bool = True
     limit: int = 100
     offset: int = 0
+    count_up_to: int | None = None  # for people, who only need to know that there are many more
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +237,11 @@ class DocumentService:
             if query.tag_id is not None:
                 await Tags(connection).get(principal.tenant_id, query.tag_id)
             return await Documents(connection).page(
-                *_conditions(principal.tenant_id, query), limit=query.limit, offset=query.offset, order=order
+                *_conditions(principal.tenant_id, query),
+                limit=query.limit,
+                offset=query.offset,
+                order=order,
+                count_up_to=query.count_up_to,
             )
 
     async def get(self, principal: Principal, document_id: str) -> Document:
@@ -433,7 +438,9 @@ def _conditions(tenant_id: str, query: DocumentQuery) -> list[ColumnElement[bool
         if value is not None:
             found.append(column == value)
     if query.host is not None:
-        found.append((row.host == query.host.lower()) | (row.domain == query.host.lower()))
+        # A registrable domain stands for all its hosts; one column, so that an index has them in order.
+        host = query.host.lower()
+        found.append(row.domain == host if registrable_domain(host) == host else row.host == host)
     if query.url is not None:
         found.append(row.url_hash == hash_url(document_address(query.url)[0]))
     if query.tag_id is not None:

@@ -16,6 +16,7 @@ from scrubjay.services.domain_crawls import CRAWL_ACTIONS
 from scrubjay.services.inventory import InventoryService
 from scrubjay.services.verbs import Tell, Verb, silently
 
+MAX_STORE_NAME = 256  # as OpenAI has it; a domain's own name may be longer
 FIELDS = ("name", "description", "vector_store_name", "vector_store_id", *SOURCE_LISTS)
 
 
@@ -144,7 +145,7 @@ class DomainService:
         """Each domain has one vector store: where none is named, one is made."""
         if domain.definition.vector_store_id:
             return domain
-        name = domain.definition.vector_store_name or domain.domain_id
+        name = (domain.definition.vector_store_name or domain.domain_id)[:MAX_STORE_NAME]
         await tell(f"Creating vector store '{name}'...")
         made = await self._inventory.create_vector_store(principal, {"name": name})
         values = {**domain.definition.dump(), "vector_store_id": made["id"], "vector_store_name": name}

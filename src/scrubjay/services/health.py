@@ -43,6 +43,7 @@ class Health:
     def __init__(
         self, settings: Settings, database: Database, blobs: BlobStore, cache: Cache, catalog: IndexCatalog
     ) -> None:
+        self.is_stopping = False  # requests are answered to the end, but no more should be sent here
         self._catalog = catalog
         self._settings = settings
         self._database = database
@@ -58,7 +59,8 @@ class Health:
             "index": self._check_index,
         }
         results = await asyncio.gather(*(_answers(check) for check in checks.values()))
-        return dict(zip(checks, (problem is None for problem in results), strict=True))
+        found = dict(zip(checks, (problem is None for problem in results), strict=True))
+        return found | {"accepting": False} if self.is_stopping else found
 
     async def _check_index(self) -> None:
         try:

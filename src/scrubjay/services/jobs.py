@@ -85,9 +85,9 @@ class JobService:
         limit: int = 100,
         offset: int = 0,
     ) -> Page[Job]:
-        """Newest first."""
+        """Newest first; parts of jobs are not listed."""
         require(principal, Scope.READ)
-        conditions = [JobRow.tenant_id == principal.tenant_id]
+        conditions = [JobRow.tenant_id == principal.tenant_id, JobRow.parent_id.is_(None)]
         if state is not None:
             conditions.append(JobRow.state == state)
         if kind is not None:
@@ -100,9 +100,12 @@ class JobService:
     async def make_request(self, principal: Principal, job_id: str, request: JobRequest, *, force: bool = False) -> Job:
         """Pause, resume, cancel or retry; a running job obeys at its next checkpoint."""
         require(principal, Scope.WRITE)
+        asked = await self.get(principal, job_id)
+        if asked.parent_id is not None:
+            raise Conflict(f"Job '{job_id}' is a part of job '{asked.parent_id}'; ask that one.")
         if request in (JobRequest.RESUME, JobRequest.RETRY):
             # A job that acts with somebody's scopes is not set going by those who have less.
-            for scope in (await self.get(principal, job_id)).payload.get("scopes", ()):
+            for scope in asked.payload.get("scopes", ()):
                 require(principal, Scope(scope))
         async with self._database.writing() as connection:
             job = await control.make_request(connection, principal.tenant_id, job_id, request, force=force)
@@ -112,7 +115,9 @@ class JobService:
 
     async def delete(self, principal: Principal, job_id: str) -> None:
         require(principal, Scope.WRITE)
-        await self.get(principal, job_id)
+        job = await self.get(principal, job_id)
+        if job.parent_id is not None:
+            raise Conflict(f"Job '{job_id}' is a part of job '{job.parent_id}'; delete that one.")
         async with self._database.writing() as connection:
             await control.delete_finished(connection, principal.tenant_id, job_id)
 
@@ -166,6 +171,10 @@ class JobService:
                 require_within(after, await JobEvents(connection).last_position())
         return self._hub.follow_tenant(principal.tenant_id, after)
 
+    def send_followers_elsewhere(self) -> None:
+        """For a process that stops: whoever follows here comes back to the next, with what it has not seen."""
+        self._hub.let_all_go("This server stops")
+
     async def clear_finished(self, principal: Principal, kinds: Collection[str] = ()) -> Sequence[str]:
         """Delete jobs that have finished, of some kinds or all; returns their ids."""
         require(principal, Scope.WRITE)
@@ -184,10 +193,8 @@ class JobService:
         require(principal, Scope.READ)
         async with self._database.reading() as connection:
             jobs = Jobs(connection)
-            return {
-                str(state): await jobs.count(JobRow.tenant_id == principal.tenant_id, JobRow.state == state)
-                for state in JobState
-            }
+            own = [JobRow.tenant_id == principal.tenant_id, JobRow.parent_id.is_(None)]
+            return {str(state): await jobs.count(*own, JobRow.state == state) for state in JobState}
 
 
 def require_within(after: int, last: int) -> None:

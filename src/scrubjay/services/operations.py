@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from scrubjay.model.page import Page
 from scrubjay.model.plan import ENDED_STATES, Operation, OperationState, Plan
 from scrubjay.model.tenant import Principal, Scope
 from scrubjay.operations.enumeration_file import EnumerationFiles
+from scrubjay.operations.enumeration_reading import Enumeration, read_enumeration
 from scrubjay.services.access import require
 from scrubjay.storage.database import Database
 from scrubjay.storage.documents import DocumentRow, Documents
@@ -23,6 +24,7 @@ from scrubjay.storage.operations import OperationRow, Operations
 from scrubjay.storage.plans import PlanRow, Plans
 from scrubjay.storage.versions import DocumentVersionRow
 
+LONGEST_RUN = timedelta(days=7)  # what began earlier is not looked through for what changed lately
 CHANGES_AT_ONCE = 500
 
 
@@ -110,6 +112,26 @@ class OperationService:
             reason = "has no enumeration file" if over else "is not over yet; its enumeration file comes at its end"
             raise NotFound(f"Operation '{operation_id}' {reason}.")
         return path
+
+    async def enumerated(
+        self,
+        principal: Principal,
+        plan_id: str,
+        operation_id: str,
+        section: str,
+        *,
+        contains: str = "",
+        limit: int = 50,
+        offset: int = 0,
+    ) -> Enumeration:
+        """What an operation saw and did: a part of one section of its file, and how long each section is."""
+        path = await self.enumeration(principal, plan_id, operation_id)
+        try:
+            return await asyncio.to_thread(
+                read_enumeration, path, section, contains=contains, offset=offset, limit=limit
+            )
+        except (OSError, ValueError) as error:
+            raise NotFound(f"The enumeration file of operation '{operation_id}' cannot be read.") from error
 
     async def statistics(self, principal: Principal, plan_id: str) -> RunStatistics:
         plan = await self._plan(principal, plan_id)
@@ -199,23 +221,27 @@ class OperationService:
     async def count_changes(
         self, principal: Principal, plan_ids: Sequence[str], *, since: datetime
     ) -> Mapping[str, Mapping[ChangeKind, int]]:
-        """Plan id → how many of its documents were added, changed and removed."""
+        """Plan id → how many of its documents its runs added, changed and removed."""
         require(principal, Scope.READ)
-        row, version = DocumentRow, DocumentVersionRow
+        row, version, run = DocumentRow, DocumentVersionRow, OperationRow
         found: dict[str, dict[ChangeKind, int]] = {}
         async with self._database.reading() as connection:
             owned = await connection.execute(
                 select(PlanRow.id).where(PlanRow.tenant_id == principal.tenant_id, PlanRow.id.in_(plan_ids))
             )
-            # By plan alone: beside the tenant, SQLite would go through all of its documents.
-            mine = (row.plan_id.in_(owned.scalars().all()), row.is_purging.is_(False))
+            mine = owned.scalars().all()
+            # From the runs, not from the documents: a plan may have a hundred thousand that did not change.
             written = (
-                select(row.plan_id, func.sum(case((version.version == 1, 1), else_=0)), func.count())
-                .join(version, version.document_id == row.id)
-                .where(version.created_at >= since, *mine)
+                select(run.plan_id, func.sum(case((version.version == 1, 1), else_=0)), func.count())
+                .join(version, version.operation_id == run.id)
+                .where(run.plan_id.in_(mine), run.created_at > since - LONGEST_RUN, version.created_at >= since)
+                .group_by(run.plan_id)
+            )
+            ended = (
+                select(row.plan_id, func.count())
+                .where(row.plan_id.in_(mine), row.deleted_at >= since, row.is_purging.is_(False))
                 .group_by(row.plan_id)
             )
-            ended = select(row.plan_id, func.count()).where(*mine, row.deleted_at >= since).group_by(row.plan_id)
             for plan_id, first, count in await connection.execute(written):
                 found[str(plan_id)] = {ChangeKind.ADDED: int(first), ChangeKind.CHANGED: int(count) - int(first)}
             for plan_id, count in await connection.execute(ended):

@@ -2,19 +2,19 @@
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
 
 from pydantic import ValidationError
-from sqlalchemy import ColumnElement
+from sqlalchemy import ColumnElement, select
 
 from scrubjay.connectors.registry import connector_type
 from scrubjay.connectors.source import ConnectorType, Tools, secret_context
 from scrubjay.crawl.urls import parse_url
-from scrubjay.errors import Conflict, InvalidRequest, ScrubjayError, Unavailable
+from scrubjay.errors import Conflict, InvalidRequest, NotFound, ScrubjayError, Unavailable
 from scrubjay.ingest.cleanup import mark_for_removal
 from scrubjay.jobs import control
 from scrubjay.jobs.schedule import validate_cron
@@ -118,6 +118,31 @@ class PlanService:
             return await Plans(connection).page(
                 PlanRow.tenant_id == principal.tenant_id, limit=limit, offset=offset, order=order
             )
+
+    async def names(self, principal: Principal, plan_ids: Collection[str]) -> Mapping[str, str]:
+        """What plans are called, by id; those that are gone are left out."""
+        require(principal, Scope.READ)
+        if not plan_ids:
+            return {}
+        async with self._database.reading() as connection:
+            rows = await connection.execute(
+                select(PlanRow.id, PlanRow.name).where(
+                    PlanRow.tenant_id == principal.tenant_id, PlanRow.id.in_(set(plan_ids))
+                )
+            )
+            return {str(row.id): str(row.name) for row in rows}
+
+    async def newest_names(self, principal: Principal, limit: int) -> Mapping[str, str]:
+        """What the newest plans are called, by id: all that a choice of them needs."""
+        require(principal, Scope.READ)
+        async with self._database.reading() as connection:
+            rows = await connection.execute(
+                select(PlanRow.id, PlanRow.name)
+                .where(PlanRow.tenant_id == principal.tenant_id)
+                .order_by(PlanRow.created_at.desc(), PlanRow.id.desc())
+                .limit(limit)
+            )
+            return {str(plan_id): str(name) for plan_id, name in rows}
 
     async def find_by_name(self, principal: Principal, name: str) -> Plan | None:
         """The newest plan of this name."""
@@ -284,6 +309,13 @@ class PlanService:
     async def staleness(self, principal: Principal, plan_id: str, *, sample: int = SAMPLE) -> float:
         """The share of a plan's documents that has probably changed at the source since it was looked at."""
         plan = await self.get(principal, plan_id)
+        return await self.staleness_of(principal, plan, sample=sample)
+
+    async def staleness_of(self, principal: Principal, plan: Plan, *, sample: int = SAMPLE) -> float:
+        """The same of a plan that was read already."""
+        require(principal, Scope.READ)
+        if plan.tenant_id != principal.tenant_id:
+            raise NotFound(f"Plan '{plan.id}' not found.")
         return await expected_staleness(self._database, plan.id, plan.last_complete_at, utc_now(), sample=sample)
 
     async def _check(self, principal: Principal, values: PlanValues) -> ConnectorType:

@@ -12,7 +12,7 @@ import secrets
 import struct
 import tempfile
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from io import BytesIO
@@ -54,6 +54,8 @@ _CHECK_SECONDS = 10
 _HEADER = struct.Struct("<IIQ")
 _HEADER_MAGIC = 0x184D2A50
 _HEADER_LENGTH = 8
+
+_DISCARDED = "discarded/"
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _OBJECT = re.compile(r"([0-9a-f]{2})/([0-9a-f]{2})/(\1\2[0-9a-f]{60})\.zst")
@@ -150,6 +152,30 @@ class BlobStore:
                 return False
         return True
 
+    async def discard(self, sha256: str) -> None:
+        """Put a body out of the way: it is not listed any more, and still read if somebody asks for it after all."""
+        path = _object_path(sha256)
+        with self._unavailable("put a body aside"), suppress(FileNotFoundError):
+            await obstore.rename_async(self._store, path, _DISCARDED + path)
+
+    async def bring_back(self, sha256: str) -> None:
+        """Undo `discard`; a body that was stored again in the meantime stays as it is."""
+        path = _object_path(sha256)
+        with self._unavailable("bring a body back"):
+            if await self._stored_length(path) is None:
+                with suppress(FileNotFoundError):
+                    await obstore.rename_async(self._store, _DISCARDED + path, path)
+
+    async def destroy(self, sha256: str) -> bool:
+        """Whether there was a discarded body, which is gone for good now."""
+        path = _DISCARDED + _object_path(sha256)
+        with self._unavailable("delete a body"):
+            if await self._stored_length(path) is None:
+                return False
+            with suppress(FileNotFoundError):
+                await obstore.delete_async(self._store, path)
+        return True
+
     async def list(self) -> AsyncIterator[str]:
         """The SHA-256 of every body, in no particular order."""
         with self._unavailable("list the bodies"):
@@ -198,6 +224,8 @@ class BlobStore:
             try:
                 return await obstore.get_async(self._store, path)
             except FileNotFoundError as error:
+                with suppress(FileNotFoundError):
+                    return await obstore.get_async(self._store, _DISCARDED + path)
                 await self._confirm_reachable()
                 raise BlobMissing(f"The blob store has no body {sha256}.", sha256=sha256) from error
 

@@ -15,6 +15,7 @@ class ChunkRow(Base):
     __tablename__ = "chunks"
     __table_args__ = table_options(
         UniqueConstraint("document_id", "version", "chunk_index", name="uq_chunks_index"),
+        Index("ix_chunks_tenant_id", "tenant_id"),
         Index("ix_chunks_embedding_model", "embedding_model"),
         Index("ix_chunks_content_sha256", "content_sha256"),
     )

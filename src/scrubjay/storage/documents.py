@@ -21,20 +21,41 @@ from scrubjay.storage.types import (
     partial_index,
 )
 
+_NEWEST = ("created_at", "id")
+_SHOWN = ("is_purging", "deleted_at")
+_SIZED = ("version", "indexed_version", "size_bytes")  # what a vector store says of its files
+
 
 class DocumentRow(Base):
     __tablename__ = "documents"
     __table_args__ = table_options(
         UniqueConstraint("tenant_id", "natural_key", name="uq_documents_natural_key"),
         Index("ix_documents_url_hash", "tenant_id", "url_hash"),
-        Index("ix_documents_domain", "tenant_id", "domain"),
+        # Lists are shown newest first, whatever they are filtered by; so every filter has an index that ends in this.
+        Index("ix_documents_domain", "tenant_id", "domain", *_NEWEST),
+        Index("ix_documents_host", "tenant_id", "host", *_NEWEST),
         Index("ix_documents_content_sha256", "tenant_id", "content_sha256"),
         Index("ix_documents_collection_id", "collection_id"),
         Index("ix_documents_plan_id", "plan_id"),
-        Index("ix_documents_operation_id", "operation_id"),
+        Index("ix_documents_operation_id", "operation_id", *_NEWEST),
         Index("ix_documents_crawled_at", "tenant_id", "crawled_at"),
-        Index("ix_documents_created_at", "tenant_id", "created_at", "id"),
-        Index("ix_documents_status", "tenant_id", "status"),
+        Index("ix_documents_status", "tenant_id", "status", *_NEWEST),
+        Index("ix_documents_source", "tenant_id", "source", *_NEWEST),
+        # With all that a count asks, so that it reads the index alone.
+        partial_index("ix_documents_newest", "tenant_id", *_NEWEST, *_SHOWN, where="deleted_at IS NULL"),
+        partial_index("ix_documents_deleted", "tenant_id", *_NEWEST, *_SHOWN, where="deleted_at IS NOT NULL"),
+        partial_index(
+            "ix_documents_in_collection",
+            "tenant_id",
+            "collection_id",
+            *_NEWEST,
+            *_SHOWN,
+            *_SIZED,
+            where="deleted_at IS NULL",
+        ),
+        partial_index("ix_documents_of_plan", "tenant_id", "plan_id", *_NEWEST, *_SHOWN, where="deleted_at IS NULL"),
+        partial_index("ix_documents_ended", "plan_id", "deleted_at", "is_purging", where="deleted_at IS NOT NULL"),
+        partial_index("ix_documents_waiting", "tenant_id", "index_due_at", where="index_due_at IS NOT NULL"),
         partial_index("ix_documents_index_due", "index_due_at", where="index_due_at IS NOT NULL"),
         partial_index("ix_documents_active", "tenant_id", "id", where="deleted_at IS NULL"),
     )

@@ -78,8 +78,9 @@ _ABANDONED = and_(
     VectorStoreFileRow.job_id.is_not(None), or_(JobRow.state.is_(None), JobRow.state.in_(sorted(FINISHED_STATES)))
 )
 _CANCELLED = or_(VectorStoreFileRow.is_cancelled.is_(True), JobRow.state == JobState.CANCELLED)
+_COMPLETED = and_(DocumentRow.version > 0, DocumentRow.indexed_version == DocumentRow.version)
 file_status = case(
-    (and_(DocumentRow.version > 0, DocumentRow.indexed_version == DocumentRow.version), literal("completed")),
+    (_COMPLETED, literal("completed")),
     (and_(_UNREAD, VectorStoreFileRow.is_cancelled.is_(True)), literal("cancelled")),
     (_FAILED, literal("failed")),
     (and_(_UNREAD, _ABANDONED, _CANCELLED), literal("cancelled")),
@@ -145,12 +146,32 @@ class VectorStoreFiles(Repository[VectorStoreFile]):
     async def counts(self, tenant_id: str, collection_ids: Collection[str]) -> Mapping[str, Sequence[StoreCount]]:
         """Collection id → how many files of each status it has, and how large they are."""
         found: dict[str, list[StoreCount]] = {each: [] for each in collection_ids}
+        mine = (*_shown(tenant_id), DocumentRow.collection_id.in_(list(collection_ids)))
+        # Nearly all are completed, which a document says by itself; only the others are looked up further.
+        done, size = case((_COMPLETED, 1), else_=0), case((_COMPLETED, DocumentRow.size_bytes), else_=0)
+        place = DocumentRow.collection_id
+        rows = await self.connection.execute(
+            select(place, func.sum(done), func.sum(size), func.count()).where(*mine).group_by(place)
+        )
+        unfinished = []
+        for collection_id, completed, total_size, files in rows:
+            if completed:
+                found[str(collection_id)].append(StoreCount("completed", int(completed), int(total_size)))
+            if files > completed:
+                unfinished.append(str(collection_id))
+        if unfinished:
+            await self._count_unfinished(tenant_id, unfinished, found)
+        return found
+
+    async def _count_unfinished(
+        self, tenant_id: str, collection_ids: Collection[str], found: Mapping[str, list[StoreCount]]
+    ) -> None:
         status = file_status.label("file_status")
         # Grouped by the name of a subquery's column: the expression's own parameters would not count as the same.
         each = (
             select(DocumentRow.collection_id.label("place"), status, DocumentRow.size_bytes.label("size"))
             .select_from(_EVERYTHING)
-            .where(*_shown(tenant_id), DocumentRow.collection_id.in_(list(collection_ids)))
+            .where(*_shown(tenant_id), DocumentRow.collection_id.in_(list(collection_ids)), ~_COMPLETED)
             .subquery()
         )
         rows = await self.connection.execute(
@@ -160,7 +181,6 @@ class VectorStoreFiles(Repository[VectorStoreFile]):
         )
         for place, name, files, size in rows:
             found[place].append(StoreCount(name, int(files), int(size or 0)))
-        return found
 
     async def batch_counts(self, tenant_id: str, batch_id: str) -> Mapping[str, int]:
         """Status → how many files of a batch have it."""

@@ -77,13 +77,13 @@ class JobEvents(Repository[JobEvent]):
         return list(reversed(found))
 
     async def after_position(self, position: int, limit: int) -> Sequence[LoggedEvent]:
-        """Of every tenant, by position in the table."""
+        """Of every tenant, by position in the table; also of parts, so that no position seems to be missing."""
         return await self._logged(_LOGGED.where(JobEventRow.id > position).limit(limit))
 
     async def between(self, tenant_id: str, *, after: int, until: int, limit: int) -> Sequence[LoggedEvent]:
-        return await self._logged(
-            _LOGGED.where(JobRow.tenant_id == tenant_id, JobEventRow.id > after, JobEventRow.id <= until).limit(limit)
-        )
+        """A tenant's events; what happens to a part of a job is told by the whole."""
+        own = [JobRow.tenant_id == tenant_id, JobRow.parent_id.is_(None)]
+        return await self._logged(_LOGGED.where(*own, JobEventRow.id > after, JobEventRow.id <= until).limit(limit))
 
     async def last_before(self, moment: datetime) -> int:
         """The position of the last event that was written before a moment; 0 when there is none."""
@@ -101,6 +101,7 @@ class JobEvents(Repository[JobEvent]):
             LoggedEvent(
                 id=row.id,
                 tenant_id=row.tenant_id,
+                is_of_part=row.parent_id is not None,
                 event=JobEvent(job_id=row.job_id, sequence=row.sequence, type=row.type, payload=row.payload, at=row.at),
             )
             for row in await self.connection.execute(statement)
@@ -108,7 +109,7 @@ class JobEvents(Repository[JobEvent]):
 
 
 _LOGGED = (
-    select(*JobEventRow.__table__.c, JobRow.tenant_id)
+    select(*JobEventRow.__table__.c, JobRow.tenant_id, JobRow.parent_id)
     .join(JobRow, JobRow.id == JobEventRow.job_id)
     .order_by(JobEventRow.id)
 )

@@ -5,10 +5,25 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, ForeignKey, Index, String, and_, bindparam, exists, func, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    ForeignKey,
+    Index,
+    String,
+    and_,
+    bindparam,
+    case,
+    delete,
+    exists,
+    func,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy.orm import Mapped, mapped_column
 
 from scrubjay.model.job import FINISHED_STATES, Job, JobPriority, JobRequest, JobState, LogState
+from scrubjay.storage.frontier_mail import FrontierMailRow
 from scrubjay.storage.repository import Base, Repository, table_options
 from scrubjay.storage.types import EnumText, Id, Json, LongText, Name, UtcDateTime, partial_index
 from scrubjay.storage.workers import WorkerRow
@@ -21,7 +36,9 @@ class JobRow(Base):
         partial_index("uq_jobs_unique_key", "unique_key", where="unique_key IS NOT NULL", unique=True),
         Index("ix_jobs_state", "state", "worker_id"),
         Index("ix_jobs_tenant", "tenant_id", "created_at"),
+        Index("ix_jobs_listed", "tenant_id", "state", "created_at", "id"),
         Index("ix_jobs_kind", "kind", "created_at"),
+        Index("ix_jobs_parent", "parent_id"),
     )
 
     id: Mapped[Id] = mapped_column(primary_key=True)
@@ -42,6 +59,7 @@ class JobRow(Base):
     worker_id: Mapped[Id | None]
     unique_key: Mapped[Name | None]
     submitted_by: Mapped[Id | None]
+    parent_id: Mapped[Id | None]
     event_count: Mapped[int]
     due_at: Mapped[datetime] = mapped_column(UtcDateTime)
     created_at: Mapped[datetime] = mapped_column(UtcDateTime)
@@ -71,10 +89,47 @@ class Jobs(Repository[Job]):
     async def find_by_unique_key(self, unique_key: str) -> Job | None:
         return await self.find(JobRow.unique_key == unique_key)
 
-    async def claim(self, worker_id: str, kinds: Collection[str], limit: int, now: datetime) -> Sequence[Job]:
-        """Take up to `limit` due jobs for a worker: the most urgent first, each by one worker only."""
-        rows = await self.connection.execute(_NEXT_DUE.limit(limit), {"due": now, "kinds": list(kinds)})
-        jobs = [self._item(row) for row in rows]
+    async def parts(self, job_id: str) -> Sequence[Job]:
+        """The jobs that are parts of a job, in the order of their ids."""
+        return await self._items(select(*self._columns).where(JobRow.parent_id == job_id).order_by(JobRow.id))
+
+    async def delete(self, tenant_id: str, *identifier: str | int) -> bool:
+        """With its parts, and the links that were on their way between them: nobody else would."""
+        are_parts = and_(JobRow.tenant_id == tenant_id, JobRow.parent_id == str(identifier[0]))
+        mail = delete(FrontierMailRow).where(FrontierMailRow.job_id.in_(select(JobRow.id).where(are_parts)))
+        await self.connection.execute(mail)
+        await self.connection.execute(delete(JobRow).where(are_parts))
+        return await super().delete(tenant_id, *identifier)
+
+    async def running_by_worker(self, kinds: Collection[str]) -> Mapping[str, tuple[int, int]]:
+        """For each worker: how many jobs it runs, and how many of these are of the given kinds."""
+        of_kinds = func.sum(case((JobRow.kind.in_(kinds), 1), else_=0))
+        statement = (
+            select(JobRow.worker_id, func.count(), of_kinds)
+            .where(JobRow.state == JobState.RUNNING, JobRow.worker_id.is_not(None))
+            .group_by(JobRow.worker_id)
+        )
+        return {row[0]: (int(row[1]), int(row[2])) for row in await self.connection.execute(statement)}
+
+    async def claim(
+        self,
+        worker_id: str,
+        kinds: Collection[str],
+        limit: int,
+        now: datetime,
+        *,
+        shared: Collection[str] = (),
+        shared_due: datetime | None = None,
+    ) -> Sequence[Job]:
+        """Take up to `limit` due jobs for a worker: the most urgent first, each by one worker only.
+
+        Of the kinds that are `shared`, only one is taken, and only if it was due by `shared_due`.
+        """
+        due = {"due": now, "kinds": list(kinds), "shared": list(shared), "shared_due": shared_due or now}
+        jobs: list[Job] = []
+        for row in await self.connection.execute(_NEXT_DUE.limit(limit), due):
+            if row.kind not in shared or not any(job.kind in shared for job in jobs):
+                jobs.append(self._item(row))
         if not jobs:
             return []
         await self.connection.execute(_CLAIM, {"ids": [job.id for job in jobs], "claimed_by": worker_id, "now": now})
@@ -132,7 +187,7 @@ class Jobs(Repository[Job]):
 
     async def finished_of(self, tenant_id: str, kinds: Collection[str], limit: int) -> Sequence[Job]:
         """Finished jobs of a tenant, of these kinds or of any."""
-        conditions = [JobRow.tenant_id == tenant_id, JobRow.state.in_(FINISHED_STATES)]
+        conditions = [JobRow.tenant_id == tenant_id, JobRow.state.in_(FINISHED_STATES), JobRow.parent_id.is_(None)]
         if kinds:
             conditions.append(JobRow.kind.in_(kinds))
         return await self._items(select(*self._columns).where(*conditions).limit(limit))
@@ -140,7 +195,7 @@ class Jobs(Repository[Job]):
     async def finished_before(self, moment: datetime, limit: int) -> Sequence[Job]:
         return await self._items(
             select(*self._columns)
-            .where(JobRow.state.in_(FINISHED_STATES), JobRow.finished_at < moment)
+            .where(JobRow.state.in_(FINISHED_STATES), JobRow.finished_at < moment, JobRow.parent_id.is_(None))
             .order_by(JobRow.finished_at)
             .limit(limit)
         )
@@ -157,8 +212,10 @@ _NEXT_DUE = (
     select(*Jobs._columns)
     .where(
         JobRow.state == JobState.PENDING,
-        JobRow.due_at <= bindparam("due"),
-        JobRow.kind.in_(bindparam("kinds", expanding=True)),
+        or_(
+            and_(JobRow.due_at <= bindparam("due"), JobRow.kind.in_(bindparam("kinds", expanding=True))),
+            and_(JobRow.due_at <= bindparam("shared_due"), JobRow.kind.in_(bindparam("shared", expanding=True))),
+        ),
     )
     .order_by(JobRow.priority, JobRow.due_at, JobRow.id)
     .with_for_update(skip_locked=True)

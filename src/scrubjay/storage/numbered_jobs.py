@@ -58,8 +58,13 @@ class NumberedJobs(Repository[NumberedJob]):
         found = await self._numbered(statement)
         return found[0] if found else None
 
-    async def newest(self, tenant_id: str, *, limit: int, offset: int = 0) -> Sequence[Numbered]:
+    async def newest(
+        self, tenant_id: str, *, limit: int, offset: int = 0, object_id: str | None = None
+    ) -> Sequence[Numbered]:
+        """Newest first; of one object only, if it is named."""
         statement = _WITH_JOBS.where(NumberedJobRow.tenant_id == tenant_id)
+        if object_id is not None:
+            statement = statement.where(NumberedJobRow.object_id == object_id)
         return await self._numbered(statement.order_by(NumberedJobRow.number.desc()).limit(limit).offset(offset))
 
     async def unfinished_of(self, tenant_id: str, object_id: str, actions: Collection[str]) -> Sequence[Numbered]:

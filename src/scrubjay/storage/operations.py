@@ -15,7 +15,7 @@ from scrubjay.storage.types import EnumText, Id, LongText, Number, UtcDateTime
 class OperationRow(Base):
     __tablename__ = "crawl_operations"
     __table_args__ = table_options(
-        Index("ix_crawl_operations_tenant_id", "tenant_id"),
+        Index("ix_crawl_operations_listed", "tenant_id", "state", "created_at", "id"),
         Index("ix_crawl_operations_plan", "plan_id", "created_at"),
         Index("ix_crawl_operations_created_at", "created_at"),
     )

@@ -102,14 +102,24 @@ class Repository(Generic[M]):
         limit: int = 100,
         offset: int = 0,
         order: Sequence[ColumnElement[Any]] = (),
+        count_up_to: int | None = None,
     ) -> Page[M]:
-        total = await self.count(*conditions)
+        total = await self.count(*conditions, up_to=count_up_to)
+        is_counted = count_up_to is None or total <= count_up_to
         statement = select(*self._columns).where(*conditions).order_by(*(order or self._key()))
         items = await self._items(statement.limit(limit).offset(offset))
-        return Page(items=items, total=total, limit=limit, offset=offset)
+        if not is_counted:
+            shown = offset + len(items)
+            total = max(count_up_to or 0, shown)
+            is_counted = 0 < len(items) < limit  # the end of the list tells how long it is
+        return Page(items=items, total=total, limit=limit, offset=offset, is_counted=is_counted)
 
-    async def count(self, *conditions: ColumnElement[bool]) -> int:
+    async def count(self, *conditions: ColumnElement[bool], up_to: int | None = None) -> int:
+        """How many there are; with `up_to`, whatever is more counts as one more."""
         statement = select(func.count()).select_from(self.table).where(*conditions)
+        if up_to is not None:
+            some = select(self._key()[0]).where(*conditions).limit(up_to + 1).subquery()
+            statement = select(func.count()).select_from(some)
         return int((await self.connection.execute(statement)).scalar_one())
 
     async def update(self, tenant_id: str, *identifier: str | int, **changes: Any) -> M:

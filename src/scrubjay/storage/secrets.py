@@ -29,13 +29,15 @@ _SEALED = re.compile(r"v1\.(?P<key_id>[0-9a-f]{8})\.(?P<body>[A-Za-z0-9_-]{38,})
 
 
 class SecretBox:
-    """Seals and unseals text under one key; `open_secret_box` makes one."""
+    """Seals text under one key, and unseals what that one or an older one sealed; `open_secret_box` makes one."""
 
-    def __init__(self, key: bytes) -> None:
-        if len(key) != _KEY_BYTES:
-            raise ConfigurationError(f"A secret key has {_KEY_BYTES} bytes, not {len(key)}.")
+    def __init__(self, key: bytes, *older: bytes) -> None:
+        for each in (key, *older):
+            if len(each) != _KEY_BYTES:
+                raise ConfigurationError(f"A secret key has {_KEY_BYTES} bytes, not {len(each)}.")
         self._cipher = AESGCM(key)
-        self.key_id = hashlib.sha256(b"scrubjay key id:" + key).hexdigest()[:8]
+        self.key_id = _key_id(key)
+        self._ciphers = {_key_id(each): AESGCM(each) for each in (*older, key)}
 
     def __repr__(self) -> str:
         return f"SecretBox(key_id={self.key_id!r})"
@@ -50,13 +52,14 @@ class SecretBox:
         found = _SEALED.fullmatch(sealed)
         if found is None:
             raise SecretUnreadable("This is not a sealed secret.")
-        if found["key_id"] != self.key_id:
+        cipher = self._ciphers.get(found["key_id"])
+        if cipher is None:
             raise SecretUnreadable(
                 f"This secret was sealed with the key {found['key_id']}, and the current one is {self.key_id}."
             )
         try:
             body = base64.urlsafe_b64decode(found["body"] + "=" * (-len(found["body"]) % 4))
-            plaintext = self._cipher.decrypt(body[:_NONCE_BYTES], body[_NONCE_BYTES:], context.encode())
+            plaintext = cipher.decrypt(body[:_NONCE_BYTES], body[_NONCE_BYTES:], context.encode())
         except (InvalidTag, binascii.Error) as error:
             raise SecretUnreadable("This sealed secret was altered or belongs to another place.") from error
         return plaintext.decode()
@@ -66,18 +69,63 @@ def is_sealed(text: str) -> bool:
     return _SEALED.fullmatch(text) is not None
 
 
+def sealed_with(text: str) -> str | None:
+    """The id of the key that sealed a text; nothing for one that is not sealed."""
+    found = _SEALED.fullmatch(text)
+    return None if found is None else found["key_id"]
+
+
 def open_secret_box(settings: Settings) -> SecretBox:
-    """The box under the key of the settings, or under `$home/secret.key`, which is made at the first start."""
+    """The box under the key of the settings, or under `$home/secret.key`, which is made at the first start.
+
+    Older keys only unseal: those of the setting `old_secret_keys`, or the further lines of the file.
+    """
     if settings.secret_key is not None:
-        return SecretBox(
-            _decode_key(settings.secret_key.get_secret_value(), "The setting 'secret_key' (SCRUBJAY_SECRET_KEY)")
-        )
+        given = settings.old_secret_keys.get_secret_value() if settings.old_secret_keys is not None else ""
+        source = "The setting 'secret_key' (SCRUBJAY_SECRET_KEY)"
+        older = [
+            decode_key(each, "Each of 'old_secret_keys' (SCRUBJAY_OLD_SECRET_KEYS)")
+            for each in given.split(",")
+            if each.strip()
+        ]
+        return SecretBox(decode_key(settings.secret_key.get_secret_value(), source), *older)
     path = settings.home / KEY_FILE
     try:
         text = _read_or_make_key(path)
     except OSError as error:
         raise HomeUnusable(f"The key file {path} cannot be read or made: {error.strerror}.") from error
-    return SecretBox(_decode_key(text, f"The key file {path}"))
+    return read_key_file(text, path)
+
+
+def read_key_file(text: str, path: Path) -> SecretBox:
+    lines = text.split() or [""]
+    return SecretBox(*(decode_key(line, f"The key file {path}") for line in lines))
+
+
+def begin_new_key(path: Path) -> None:
+    """Put a new key before those in a key file. What they sealed still opens."""
+    text = new_key() + "\n" + read_private_file(path)
+    replace_private_file(path, text)
+
+
+def forget_old_keys(path: Path) -> None:
+    """Leave only the newest key in a key file."""
+    replace_private_file(path, read_private_file(path).split()[0] + "\n")
+
+
+def new_key() -> str:
+    return base64.b64encode(secrets.token_bytes(_KEY_BYTES)).decode()
+
+
+def replace_private_file(path: Path, content: str) -> None:
+    """Write a file that only its owner can read in the place of one that is there, in one step."""
+    new = path.with_name(f".{path.name}.{secrets.token_hex(8)}.new")
+    write_private_file(new, content)
+    new.replace(path)
+
+
+def _key_id(key: bytes) -> str:
+    return hashlib.sha256(b"scrubjay key id:" + key).hexdigest()[:8]
 
 
 def _read_or_make_key(path: Path) -> str:
@@ -87,11 +135,11 @@ def _read_or_make_key(path: Path) -> str:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     # When another process made it first, its key is the key.
     with suppress(FileExistsError):
-        write_private_file(path, base64.b64encode(secrets.token_bytes(_KEY_BYTES)).decode() + "\n")
+        write_private_file(path, new_key() + "\n")
     return read_private_file(path)
 
 
-def _decode_key(text: str, source: str) -> bytes:
+def decode_key(text: str, source: str) -> bytes:
     try:
         key = base64.b64decode(text.strip(), validate=True)
     except ValueError:

@@ -8,10 +8,12 @@ from scrubjay.storage import (
     contents,
     crawled_pages,
     deliveries,
+    discarded_bodies,
     document_logs,
     documents,
     embeddings,
     frontier,
+    frontier_mail,
     generations,
     hosts,
     ingest_queue,
@@ -28,6 +30,7 @@ from scrubjay.storage import (
     proxies,
     rules,
     schedules,
+    sharded_crawls,
     sign_ins,
     site_memories,
     tags,
@@ -43,8 +46,9 @@ from scrubjay.storage.repository import Base
 
 NOUNS = (
     tenants, keys, sign_ins, jobs, job_events, workers, schedules, collections, tags, rules, plans, operations,
-    ledger, configs, hosts, proxies, frontier, documents, versions, document_logs, chunks, embeddings, outbox,
+    ledger, configs, hosts, proxies, frontier, frontier_mail, sharded_crawls, documents, versions, document_logs,
+    chunks, embeddings, outbox,
     watches, webhooks, deliveries, numbered_jobs, inventory, crawled_pages, site_memories,
-    contents, generations, ingest_queue, vocabulary, operation_items, turns, agents,
+    contents, generations, ingest_queue, vocabulary, operation_items, turns, agents, discarded_bodies,
 )  # fmt: skip
 metadata = Base.metadata

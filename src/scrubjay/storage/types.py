@@ -152,6 +152,11 @@ Number = Annotated[int, mapped_column(BIG)]
 Json = Annotated[Any, mapped_column(JSON_VALUE)]
 
 
+def is_json(kind: TypeEngine[Any]) -> bool:
+    """Whether a column holds plain JSON values, as nested as they like."""
+    return isinstance(kind, JSON | JsonTuple)
+
+
 def partial_index(name: str, *columns: Any, where: str, unique: bool = False) -> Index:
     """An index over the rows that matter, where the database has such indexes; a full one on MariaDB/MySQL."""
     return Index(

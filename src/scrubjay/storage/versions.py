@@ -16,6 +16,8 @@ class DocumentVersionRow(Base):
     __table_args__ = table_options(
         UniqueConstraint("document_id", "version", name="uq_document_versions_version"),
         Index("ix_document_versions_created_at", "tenant_id", "created_at"),
+        # What a run wrote is counted from this alone.
+        Index("ix_document_versions_operation", "operation_id", "version", "created_at"),
     )
 
     id: Mapped[Id] = mapped_column(primary_key=True)

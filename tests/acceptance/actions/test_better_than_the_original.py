@@ -159,7 +159,7 @@ async def test_an_unknown_domain_is_404(library: House, owner: Key) -> None:
         for format_ in ("json", "html", *(() if "/get" in path else ("stream",))):
             answer = await library.ask("GET", f"/v2/{path}&format={format_}", owner)
             assert answer.status_code == 404, (path, format_)
-            assert ("Domain 'NOWHERE' not found." if format_ != "html" else "Domain &#x27;NOWHERE&#x27;") in answer.text
+            assert ("Domain 'NOWHERE' not found." if format_ != "html" else "Domain &#39;NOWHERE&#39;") in answer.text
     answer = await library.ask("PUT", "/v2/domains/update?domain_id=NOWHERE", owner, json={"name": "x"})
     assert answer.json() == {"ok": False, "error": "Domain 'NOWHERE' not found.", "data": {}}
     assert answer.status_code == 404

@@ -112,7 +112,7 @@ async def test_the_buttons_of_the_page_crawl(library: House, owner: Key, birds: 
     await make_domain(library, owner, birds)
     page = await library.ask("GET", "/v2/domains?format=ui", owner)
     action = "/v2/crawler/crawl?domain_id=BIRDS&mode=incremental&format=html"
-    assert f'action="{escape(action)}" method="post"' in page.text
+    assert f'method="post" action="{escape(action)}"' in page.text
     refused = await library.ask("POST", action.replace("html", "json"), owner, data={"x": "y"})
     assert (refused.status_code, refused.json()["error"]) == (400, "HTTP method 'POST' not supported.")
     pressed = await library.ask("POST", action, owner, data={"_method": "GET"})

@@ -40,7 +40,7 @@ SHORTHAND = {
     "inventory/files": "L(jhu)G(jh)D(jhs)",
     "inventory/vector_stores": "L(jhu)C(jhs)G(jh)U(jhs)D(jhs)",
     "inventory/vector_stores/replicate": "L(jhs)",
-    "inventory/vector_stores/files": "L(jh)G(jh)D(jhs)",
+    "inventory/vector_stores/files": "L(jhu)G(jh)D(jhs)",
     "inventory/assistants": "L(jhu)C(jhs)G(jh)U(jhs)D(jhs)",
     "inventory/responses": "L()C(jh)G(jh)D(jh)",
     "domains": "L(jhu)C(jhs)G(jh)U(jhs)D(jhs)",

@@ -152,7 +152,7 @@ def test_collections_and_tags_are_listed_with_their_ids(shelf: Shelf) -> None:
         (["show", "{notes}/acorns.md", "--version", "9"], "version 9"),
         (["diff", "{notes}/acorns.md", "--from", "7"], "version 7"),
         (["rm", "nothing.txt"], "There is no document 'nothing.txt'"),
-        (["restore", "{notes}/acorns.md"], "is not deleted"),
+        (["undelete", "{notes}/acorns.md"], "is not deleted"),
         (["ls", "-c", "Unknown"], "There is no collection 'Unknown'"),
         (["ls", "--tag", "unknown"], "There is no tag 'unknown'"),
         (["tags", "rm", "{notes}/acorns.md", "unknown"], "There is no tag 'unknown'"),
@@ -213,7 +213,7 @@ def test_a_deleted_document_is_not_found_until_it_is_restored(shelf: Shelf, own_
     assert own_shelf.good("rm", document) == f"Was deleted already: {document}\n"
     assert OWLS not in own_shelf.run("search", "owls").stdout
     assert document in own_shelf.good("ls", "--deleted")
-    assert own_shelf.good("restore", name) == f"Restored {document}\n"
+    assert own_shelf.good("undelete", name) == f"Restored {document}\n"
     assert OWLS in own_shelf.good("search", "owls")
 
 

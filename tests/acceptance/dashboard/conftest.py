@@ -10,7 +10,11 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 import uvicorn
+from playwright.async_api import Browser as Chromium
+from playwright.async_api import async_playwright
+from tests import servers
 from tests.acceptance.dashboard.browsing import Browser, sign_in
+from tests.acceptance.dashboard.tabs import Tab, tab_of
 from tests.acceptance.house import House, open_house
 from tests.site import Site, running_site
 
@@ -93,3 +97,20 @@ async def address(workshop: House) -> AsyncIterator[str]:
     yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
     server.should_exit = True
     await serving
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def chromium() -> AsyncIterator[Chromium]:
+    """A real browser, opened once for all tests of a module."""
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(
+            executable_path=servers.chromium(), args=["--no-sandbox", "--disable-dev-shm-usage"]
+        )
+        yield browser
+        await browser.close()
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def tab(chromium: Chromium, address: str) -> AsyncIterator[Tab]:
+    async with tab_of(chromium, address) as tab:
+        yield tab

@@ -1,85 +1,19 @@
 """The dashboard in a real Chromium: the whole story of a crawler, live updates, and what a page may never do."""
 
 import re
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from pathlib import Path
 
 import pytest
-import pytest_asyncio
-from playwright.async_api import Browser, ConsoleMessage, Page, Request, async_playwright, expect
-from tests import servers
-from tests.acceptance.house import House, Key
+from playwright.async_api import Browser, expect
+from tests.acceptance.dashboard.tabs import SECONDS, Tab, tab_of
+from tests.acceptance.house import House
 from tests.plans import Planner, article, set_pages
 from tests.site import Reply, Site
 from tests.workshop import wait_until
 
 from scrubjay.model.plan import PlanState
 from scrubjay.model.tenant import Scope
-from scrubjay.services.documents import DocumentQuery
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
-
-AXE = Path(__file__).parent / "tools" / "axe.min.js"  # fetched by `make install`
-SECONDS = 20_000  # that a page may take to show something, in milliseconds
-
-
-@dataclass
-class Tab:
-    """A page, and everything that it did which no page of ours may do."""
-
-    page: Page
-    origin: str
-    complaints: list[str] = field(default_factory=list)
-
-    def listen(self) -> None:
-        self.page.on("console", self._hear)
-        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.page.on("request", self._see)
-
-    def _hear(self, message: ConsoleMessage) -> None:
-        if message.type in ("error", "warning"):
-            self.complaints.append(f"{message.type}: {message.text}")
-
-    def _see(self, request: Request) -> None:
-        if not request.url.startswith((self.origin, "data:")):
-            self.complaints.append(f"asked {request.url}")
-
-    async def sign_in(self, key: Key) -> None:
-        await self.page.goto(self.origin)
-        await self.page.get_by_label("API key").fill(key.text)
-        await self.page.get_by_role("button", name="Sign in").click()
-        await expect(self.page.get_by_text("Signed in")).to_be_visible()
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def chromium() -> AsyncIterator[Browser]:
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(
-            executable_path=servers.chromium(), args=["--no-sandbox", "--disable-dev-shm-usage"]
-        )
-        yield browser
-        await browser.close()
-
-
-@asynccontextmanager
-async def tab_of(browser: Browser, address: str, **options: object) -> AsyncIterator[Tab]:
-    context = await browser.new_context(**options)  # type: ignore[arg-type]
-    context.set_default_timeout(SECONDS)
-    tab = Tab(await context.new_page(), address)
-    tab.listen()
-    try:
-        yield tab
-        assert tab.complaints == []
-    finally:
-        await context.close()
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def tab(chromium: Browser, address: str) -> AsyncIterator[Tab]:
-    async with tab_of(chromium, address) as tab:
-        yield tab
 
 
 def make_slow_site(site: Site, pages: int) -> None:
@@ -99,7 +33,7 @@ async def test_the_story_of_a_crawler(tab: Tab, workshop: House, site: Site, ten
     await page.get_by_label("Start URL").fill(site.url + "/")
     await page.get_by_text("Schedule", exact=True).click()
     await page.get_by_label("Interval type").select_option("OneTime")
-    await page.get_by_text("Processing and retention").click()
+    await page.get_by_text("Processing", exact=True).click()
     await page.get_by_label("Remove what is gone").check()
     await page.get_by_role("button", name="Create").click()
     await page.get_by_role("link", name="Home", exact=True).click()
@@ -253,47 +187,3 @@ async def test_no_page_is_wider_than_the_screen(
                 "document.documentElement.scrollWidth - document.documentElement.clientWidth"
             )
             assert extra <= 0, path
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_no_page_keeps_anybody_out(
-    chromium: Browser, address: str, workshop: House, site: Site, tenant: str, scheme: str
-) -> None:
-    """axe-core finds no serious violation: names, contrast, headings, labels."""
-    who = await workshop.jay.access.create_tenant(workshop.admin, tenant)
-    planner = Planner(workshop.jay, who)
-    set_pages(site, ["one"])
-    plan = await planner.plan(site.url + "/", name="Garden")
-    operation = await planner.run(plan)
-    await workshop.jay.collections.create(who, name="Shelf")
-    await workshop.jay.collections.create_tag(who, "blue")
-    await planner.index_agrees()
-    found = await workshop.jay.documents.page(who, DocumentQuery(limit=1))
-    document = found.items[0].id
-    async with tab_of(chromium, address, color_scheme=scheme) as tab:
-        paths = ["/ui/signin"]
-        found_bad = await violations(tab, address, paths)
-        await tab.sign_in(await workshop.key(Scope.ADMIN, tenant=tenant))
-        paths = ["/", "/ui/plans", f"/ui/plans/{plan.id}", f"/ui/plans/{plan.id}/edit", "/ui/plans/new", "/ui/jobs"]
-        paths += [f"/ui/jobs/{operation.job_id}", "/ui/documents", "/ui/documents/upload", "/ui/search?q=page"]
-        paths += [f"/ui/documents/{document}?view={view}" for view in ("text", "chunks", "versions", "log", "details")]
-        paths += [f"/ui/plans/{plan.id}/operations/{operation.id}", f"/ui/documents/{document}/diff", "/ui/stories"]
-        paths += ["/ui/watches", "/ui/settings", "/ui/webhooks"]
-        found_bad += await violations(tab, address, paths)
-    assert found_bad == []
-
-
-async def violations(tab: Tab, address: str, paths: list[str]) -> list[str]:
-    axe = AXE.read_text()
-    found = []
-    for path in paths:
-        await tab.page.goto(address + path)
-        await tab.page.evaluate(axe)
-        result = await tab.page.evaluate("axe.run(document, {resultTypes: ['violations']})")
-        assert result["passes"], path  # it has looked
-        found += [
-            f"{path}: {each['id']} {each['nodes'][0]['html'][:160]}"
-            for each in result["violations"]
-            if each["impact"] in ("serious", "critical")
-        ]
-    return found

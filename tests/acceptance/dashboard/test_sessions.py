@@ -83,18 +83,19 @@ async def test_signing_out_ends_the_session_on_the_server(house: House, signed_i
         assert (await thief.get("/ui/jobs", headers=ACCEPT)).status_code == 401
 
 
-@pytest.mark.parametrize("place", ORDERS, ids=str)
-async def test_no_form_works_without_the_token_of_its_session(house: House, signed_in: SignIn, place: object) -> None:
-    browser, other = await signed_in(), await signed_in()
-    path = place.path(some_ids() | {"request": "stop"})  # type: ignore[attr-defined]
-    for token in ("", "0" * 64, other.token):
-        answer = await browser.post(path, token=token)
-        assert answer.status_code == 403, token
-        assert "did not come from this dashboard" in answer.text
-    assert (await browser.client.post(path, json={"csrf": browser.token})).status_code == 403
-    assert (await browser.client.post(path, params={"csrf": browser.token})).status_code == 403
-    good = await browser.post(path)  # and with it, the request itself is judged
-    assert good.status_code in (303, 400, 404), good.text
+async def test_no_form_works_without_the_token_of_its_session(house: House, signed_in: SignIn) -> None:
+    other = await signed_in()
+    for place in ORDERS:
+        browser = await signed_in()  # one of the forms signs out
+        path = place.path(some_ids() | {"request": "stop"})
+        for token in ("", "0" * 64, other.token):
+            answer = await browser.post(path, token=token)
+            assert answer.status_code == 403, (place, token)
+            assert "did not come from this dashboard" in answer.text, place
+        assert (await browser.client.post(path, json={"csrf": browser.token})).status_code == 403, place
+        assert (await browser.client.post(path, params={"csrf": browser.token})).status_code == 403, place
+        good = await browser.post(path)  # and with it, the request itself is judged
+        assert good.status_code in (303, 400, 404), (place, good.text)
 
 
 async def test_a_session_and_its_token_write_nothing_at_the_other_doors(house: House, signed_in: SignIn) -> None:

@@ -60,7 +60,7 @@ NEEDED = {
             },
             ADMIN: {
                 "GET": "/api-keys /api-keys/{key_id}",
-                "POST": "/api-keys",
+                "POST": "/api-keys /api-keys/{key_id}/rotate",
                 "PATCH": "/api-keys/{key_id}",
                 "DELETE": "/api-keys/{key_id} /cache /collections/{collection_id}",
             },

@@ -17,7 +17,16 @@ from tests.examples import LATER, MOMENT, Family, add_family, example, repositor
 
 from scrubjay.model.content import GenerationState
 from scrubjay.model.crawl_spec import CrawlStrategy
-from scrubjay.model.crawling import CrawledPage, FrontierItem, FrontierStatus, PageSeen, SiteMemory
+from scrubjay.model.crawling import (
+    CrawledPage,
+    FrontierItem,
+    FrontierStatus,
+    MailedLink,
+    PageSeen,
+    ShardedCrawl,
+    SiteMemory,
+)
+from scrubjay.model.ids import new_id
 from scrubjay.model.job import Job, Schedule
 from scrubjay.model.plan import Change, Fate, WorkState
 from scrubjay.model.watching import Throttle, ThrottleLevel
@@ -28,10 +37,12 @@ from scrubjay.storage.contents import Contents
 from scrubjay.storage.crawled_pages import CrawledPages
 from scrubjay.storage.database import open_database
 from scrubjay.storage.deliveries import Deliveries
+from scrubjay.storage.discarded_bodies import DiscardedBodies
 from scrubjay.storage.document_logs import DocumentLogs
 from scrubjay.storage.documents import Documents
 from scrubjay.storage.embeddings import Embeddings
 from scrubjay.storage.frontier import Frontier
+from scrubjay.storage.frontier_mail import FrontierMail
 from scrubjay.storage.generations import Generations
 from scrubjay.storage.ingest_queue import IngestQueue
 from scrubjay.storage.inventory import Responses, VectorStoreFiles, file_status
@@ -46,6 +57,7 @@ from scrubjay.storage.outbox import Outbox
 from scrubjay.storage.plans import Plans
 from scrubjay.storage.repository import Repository
 from scrubjay.storage.schedules import Schedules
+from scrubjay.storage.sharded_crawls import ShardedCrawls
 from scrubjay.storage.sign_ins import SignIns
 from scrubjay.storage.site_memories import SiteMemories
 from scrubjay.storage.tables import metadata
@@ -339,6 +351,23 @@ def own_calls(family: Family) -> Mapping[type[Repository[Any]], Mapping[str, Cal
         await jobs.add(due)
         assert len(await jobs.claim("w", ["j", "k"], 5, LATER)) == 1
 
+    async def take_mail(mail: FrontierMail) -> None:
+        await mail.add(MailedLink(job_id="r", url="u", depth=1))
+        assert [link.url for link in await mail.take("r", 5)] == ["u"]
+        assert not await mail.is_there_any("r")
+
+    async def share_budget(crawls: ShardedCrawls) -> None:
+        crawl = await Jobs(crawls.connection).add(replace(due, id=new_id("job")))
+        await crawls.add(ShardedCrawl(job_id=crawl.id))
+        assert [await crawls.grant(crawl.id, 4, 5), await crawls.grant(crawl.id, 4, 5)] == [4, 1]
+
+    async def look_at_shards(crawls: ShardedCrawls) -> None:
+        crawl = await Jobs(crawls.connection).add(replace(due, id=new_id("job")))
+        part = await Jobs(crawls.connection).add(replace(due, id=new_id("job"), parent_id=crawl.id))
+        await crawls.add(ShardedCrawl(job_id=crawl.id, granted=7))
+        seen = await crawls.look(crawl.id)
+        assert ([job.id for job in seen.jobs], seen.mailed, seen.granted) == ([part.id], False, 7)
+
     async def lease_both_ways(frontier: Frontier) -> None:
         assert len(await frontier.lease(job_id, "l", **lease)) == 1
         for strategy in CrawlStrategy:
@@ -356,12 +385,15 @@ def own_calls(family: Family) -> Mapping[type[Repository[Any]], Mapping[str, Cal
         SignIns: {
             "find_valid": lambda sign_ins: sign_ins.find_valid("h", "link", MOMENT),
             "consume": lambda sign_ins: sign_ins.consume("h"),
+            "end_of_key": lambda sign_ins: sign_ins.end_of_key("k"),
             "delete_expired": lambda sign_ins: sign_ins.delete_expired(MOMENT),
         },
         Jobs: {
             "find_by_id": lambda jobs: jobs.find_by_id(job_id),
             "lock": lambda jobs: jobs.lock(job_id),
             "find_by_unique_key": lambda jobs: jobs.find_by_unique_key("k"),
+            "parts": lambda jobs: jobs.parts(job_id),
+            "running_by_worker": lambda jobs: jobs.running_by_worker(["j", "k"]),
             "claim": claim,
             "change": lambda jobs: jobs.change(job_id, error="x"),
             "change_held": lambda jobs: jobs.change_held(job_id, 0, new_events=1, error="x"),
@@ -404,6 +436,17 @@ def own_calls(family: Family) -> Mapping[type[Repository[Any]], Mapping[str, Cal
             "tally": lambda frontier: frontier.tally(job_id),
             "clear": lambda frontier: frontier.clear("x"),
         },
+        FrontierMail: {
+            "take": take_mail,
+            "is_there_any": lambda mail: mail.is_there_any(job_id),
+        },
+        ShardedCrawls: {
+            "find_by_job": lambda crawls: crawls.find_by_job(job_id),
+            "grant": share_budget,
+            "give_back": lambda crawls: crawls.give_back("x", 3),
+            "change": lambda crawls: crawls.change("x", is_over=True, roots=["u"]),
+            "look": look_at_shards,
+        },
         Plans: {
             "take": lambda plans: plans.take(family.plan, "o", MOMENT, next_crawl_at=LATER),
             "end_run": lambda plans: plans.end_run(family.plan.id, "o", last_crawl_success=True),
@@ -439,6 +482,11 @@ def own_calls(family: Family) -> Mapping[type[Repository[Any]], Mapping[str, Cal
             "history": lambda ledger: ledger.history(family.plan.id),
         },
         Turns: {"take": take_turn},
+        DiscardedBodies: {
+            "note": lambda bodies: bodies.note(["a" * 64], MOMENT),
+            "due": lambda bodies: bodies.due(LATER, 5),
+            "forget": lambda bodies: bodies.forget("a" * 64, LATER),
+        },
         NumberedJobs: {
             "give_number": lambda jobs: jobs.give_number(example(NumberedJobs, family)),
             "with_job": lambda jobs: jobs.with_job(tenant_id, 1),
@@ -652,6 +700,7 @@ async def test_rows_that_must_be_locked_are_locked_on_every_server(recorded: Seq
         "Documents.lease_due",
         "Watches.lease_due",
         "Outbox.unpublished",
+        "ShardedCrawls.grant",
         "Webhooks.lock",
     }
     for each in locking:

@@ -1,10 +1,10 @@
 """Who asks for an action: a key, or a browser's session. Here is decided what a session may do.
 
 Some actions change things by GET, so that they work from an address bar. Any page on the web can have a browser send
-such a request, with its cookies. So a session may only change something when the browser itself says that somebody
-typed the address (`Sec-Fetch-Site: none`) or that a form of one of our pages was sent (`same-origin`, and not by GET).
-A GET from one of our pages is not enough: they show addresses of documents and feeds, which are links that strangers
-wrote, and one of those may lead to an action here. A page cannot forge the header; a browser without it may only look.
+such a request, with its cookies. So a session may only change something when a form carries the session's token, which
+no other site knows, or when the browser itself says that somebody typed the address (`Sec-Fetch-Site: none`) or that a
+form of one of our pages was sent (`same-origin`, and not by GET). A GET from one of our pages is not enough: they show
+addresses of documents and feeds, which are links that strangers wrote, and one of those may lead to an action here.
 """
 
 from dataclasses import dataclass

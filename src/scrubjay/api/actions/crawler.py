@@ -59,9 +59,10 @@ def _step(name: str, about: str, params: tuple[Param, ...]) -> Resource:
 
 def crawl_button(label: str, mode: str) -> Button:
     query = {"domain_id": "{id}", "mode": mode, "format": "html"}
-    return Button(label=label, path="crawler/crawl", query=query, changes=True)
+    return Button(label=label, path="crawler/crawl", query=query, changes=True, scope=Scope.WRITE)
 
 
+DOMAIN_HOME = "/ui/domains/{id}"
 CRAWL_BUTTONS = (crawl_button("Crawl changes", "incremental"), crawl_button("Crawl all", "full"))
 
 
@@ -89,7 +90,7 @@ CRAWLER = (
         list=Action(run=_domains, about="Domains with their latest job."),
         columns=("domain_id", "name", "job_id", "state", "error"),
         buttons=CRAWL_BUTTONS,
-        links=(("Domains", "/v2/domains?format=ui"), ("Jobs", "/v2/jobs?format=ui")),
+        home=DOMAIN_HOME,
     ),
     _step(
         "download_data",

@@ -10,8 +10,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from scrubjay.backend.protocol import Listed, Window
 from scrubjay.bootstrap import Scrubjay
 from scrubjay.model.tenant import Principal, Scope
+from scrubjay.services.action_jobs import JobTail
 
 PREFIX = "/v2"
 _SHORTHAND = re.compile(r"(?:[LCGUD]\([jhusz]*\))+")
@@ -80,6 +82,20 @@ class Param:
     most: int = 1_000_000
     max_length: int = 500
     in_body: bool = False  # of a body rather than of the address; both are taken
+    # How forms show it: its name in words, and for a list of objects, the inputs of each of them.
+    label: str = ""
+    columns: "tuple[Param, ...]" = ()
+    in_form: bool = True
+
+    @property
+    def title(self) -> str:
+        return self.label or in_words(self.name)
+
+
+def in_words(name: str) -> str:
+    """`vector_store_id` → `Vector store id`; a last word that only says how a moment is written is left out."""
+    words = name.removesuffix("_utc").removesuffix("_at").replace("_", " ")
+    return f"{words[:1].upper()}{words[1:]}".replace(" url", " URL")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +116,8 @@ class Call:
 Run = Callable[[Call], Awaitable[Any]]
 Start = Callable[[Call], Awaitable[dict[str, Any]]]
 Follow = Callable[[Call], Awaitable[Any]]
+Browse = Callable[[Call, Window], Awaitable[Listed]]
+Watch = Callable[[Call], Awaitable[JobTail]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,12 +125,15 @@ class Action:
     """What stands behind one letter. `run` answers at once; `start` starts a job and returns its metadata.
 
     An action with both starts the job for `format=stream` only; one with `start` alone always does, and the other
-    formats answer with the job. `follow` gives the stream of something that is going on already.
+    formats answer with the job. `follow` gives the stream of something that is going on already. Pages use `browse`
+    to list a part at a time, and `watch` to show a job while it goes on.
     """
 
     run: Run | None = None
     start: Start | None = None
     follow: Follow | None = None
+    browse: Browse | None = None
+    watch: Watch | None = None
     params: tuple[Param, ...] = ()
     about: str = ""
     scope: Scope = Scope.READ
@@ -126,8 +147,9 @@ class Button:
 
     label: str
     path: str  # of the endpoint, without the prefix
-    query: Mapping[str, str] = field(default_factory=dict)
+    query: Mapping[str, str] = field(default_factory=dict)  # {id} is the item's
     changes: bool = False
+    scope: Scope = Scope.READ  # that it needs; who has less is not offered it
     states: tuple[str, ...] = ()  # of the item, in which the button makes sense; none means all
 
 
@@ -144,11 +166,22 @@ class Resource:
     delete: Action = field(default_factory=Action)
     columns: tuple[str, ...] = ()  # that the interactive page shows; nothing means all of the first item
     buttons: tuple[Button, ...] = ()
-    links: tuple[tuple[str, str], ...] = ()  # label and address, shown above the list
+    home: str = ""  # of an item: a page of the dashboard that shows more than its fields; {id} is the item's
 
     @property
     def title(self) -> str:
         return f"{PREFIX}/{self.path}"
+
+    @property
+    def label(self) -> str:
+        """What pages call it."""
+        return in_words(self.path.rpartition("/")[2])
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether its interactive page can be opened without knowing anything."""
+        listing = self.endpoint(Kind.LIST)
+        return listing is not None and Format.UI in listing.formats and not any(p.required for p in listing.params)
 
     def endpoints(self) -> "tuple[Endpoint, ...]":
         return tuple(

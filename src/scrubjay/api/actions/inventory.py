@@ -4,6 +4,7 @@ from typing import Any
 
 from scrubjay.api.actions.declaration import DRY_RUN, Action, Button, Call, Param, Resource, Type
 from scrubjay.api.actions.verbs import by_verb
+from scrubjay.backend.protocol import Listed, Window
 from scrubjay.model.tenant import Scope
 
 FILE_ID = Param(name="file_id", about="The file.", required=True)
@@ -42,6 +43,10 @@ async def _files(call: Call) -> Any:
     return await call.jay.inventory.all_files(call.who, purpose=call.values.get("purpose"))
 
 
+async def _browse_files(call: Call, window: Window) -> Listed:
+    return await call.jay.inventory.list_files(call.who, window, purpose=call.values.get("purpose"))
+
+
 async def _file(call: Call) -> Any:
     return await call.jay.inventory.get_file(call.who, call.values["file_id"])
 
@@ -50,14 +55,30 @@ async def _stores(call: Call) -> Any:
     return await call.jay.inventory.all_vector_stores(call.who)
 
 
+async def _browse_stores(call: Call, window: Window) -> Listed:
+    return await call.jay.inventory.list_vector_stores(call.who, window)
+
+
 async def _store(call: Call) -> Any:
     return await call.jay.inventory.get_vector_store(call.who, call.values["vector_store_id"])
 
 
 async def _store_files(call: Call) -> Any:
+    return await call.jay.inventory.all_store_files(call.who, call.values["vector_store_id"], status=_status(call))
+
+
+async def _browse_store_files(call: Call, window: Window) -> Listed:
+    """Domains note in the attributes what a file is called and where it is from."""
+    found = await call.jay.inventory.list_store_files(
+        call.who, call.values["vector_store_id"], window, status=_status(call)
+    )
+    items = [{**item, "filename": (item.get("attributes") or {}).get("filename", "")} for item in found.items]
+    return Listed(items, found.has_more)
+
+
+def _status(call: Call) -> Any:
     status = call.values.get("status")
-    store_id = call.values["vector_store_id"]
-    return await call.jay.inventory.all_store_files(call.who, store_id, status=None if status == "all" else status)
+    return None if status == "all" else status
 
 
 async def _store_file(call: Call) -> Any:
@@ -66,6 +87,10 @@ async def _store_file(call: Call) -> Any:
 
 async def _assistants(call: Call) -> Any:
     return await call.jay.inventory.all_assistants(call.who)
+
+
+async def _browse_assistants(call: Call, window: Window) -> Listed:
+    return await call.jay.inventory.list_assistants(call.who, window)
 
 
 async def _assistant(call: Call) -> Any:
@@ -90,14 +115,13 @@ async def _delete_response(call: Call) -> Any:
     return {**item, "deleted_ids": outcome.deleted}
 
 
-async def _kinds(call: Call) -> Any:
-    inventory = call.jay.inventory
-    counted = {
-        "files": len(await inventory.all_files(call.who)),
-        "vector_stores": len(await inventory.all_vector_stores(call.who)),
-        "assistants": len(await inventory.all_assistants(call.who)),
-    }
-    return [{"resource": name, "items": count} for name, count in counted.items()]
+async def _kinds(_: Call) -> Any:
+    """What there is; how many of each is not counted, because an account may have very many."""
+    return [
+        {"resource": resource.label, "about": resource.about, "address": f"{resource.title}?format=ui"}
+        for resource in INVENTORY
+        if resource.path != "inventory" and resource.is_listed
+    ]
 
 
 INVENTORY = (
@@ -106,12 +130,6 @@ INVENTORY = (
         path="inventory",
         about="UI for managing inventory",
         list=Action(run=_kinds),
-        links=(
-            ("Files", "/v2/inventory/files?format=ui"),
-            ("Vector stores", "/v2/inventory/vector_stores?format=ui"),
-            ("Assistants", "/v2/inventory/assistants?format=ui"),
-            ("Domains", "/v2/domains?format=ui"),
-        ),
     ),
     Resource(
         shorthand="L(jhu)G(jh)D(jhs)",
@@ -119,7 +137,11 @@ INVENTORY = (
         about="Files in the connected Open AI backend",
         id_param="file_id",
         columns=("id", "filename", "bytes", "purpose", "status", "created_at"),
-        list=Action(run=_files, params=(Param(name="purpose", about="Only files of this purpose.", max_length=64),)),
+        list=Action(
+            run=_files,
+            browse=_browse_files,
+            params=(Param(name="purpose", about="Only files of this purpose.", max_length=64),),
+        ),
         get=Action(run=_file),
         delete=by_verb("files.delete", object_param="file_id", about="Everywhere: also from every vector store."),
     ),
@@ -129,7 +151,7 @@ INVENTORY = (
         about="Vector stores in the connected Open AI backend",
         id_param="vector_store_id",
         columns=("id", "name", "file_counts", "status", "created_at"),
-        list=Action(run=_stores),
+        list=Action(run=_stores, browse=_browse_stores),
         create=by_verb(
             "vector_stores.create",
             object_param="name",
@@ -162,7 +184,7 @@ INVENTORY = (
             Button(
                 label="Files",
                 path="inventory/vector_stores/files",
-                query={"vector_store_id": "{id}", "format": "html"},
+                query={"vector_store_id": "{id}", "format": "ui"},
             ),
         ),
     ),
@@ -201,12 +223,15 @@ INVENTORY = (
         ),
     ),
     Resource(
-        shorthand="L(jh)G(jh)D(jhs)",
+        # The specification writes L(jh); people look at the files of a store as they do at all others.
+        shorthand="L(jhu)G(jh)D(jhs)",
         path="inventory/vector_stores/files",
         about="Embedded files in vector stores in the connected Open AI backend",
         id_param="file_id",
+        columns=("filename", "id", "status", "usage_bytes", "created_at", "last_error"),
         list=Action(
             run=_store_files,
+            browse=_browse_store_files,
             params=(
                 STORE_ID,
                 Param(
@@ -243,7 +268,7 @@ INVENTORY = (
         about="Assistants in the connected Open AI backend",
         id_param="assistant_id",
         columns=("id", "name", "model", "created_at"),
-        list=Action(run=_assistants),
+        list=Action(run=_assistants, browse=_browse_assistants),
         create=by_verb("assistants.create", object_param="name", params=_ASSISTANT_FIELDS),
         get=Action(run=_assistant),
         update=by_verb(

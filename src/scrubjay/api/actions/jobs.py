@@ -5,7 +5,7 @@ from typing import Any
 from scrubjay.api.actions.declaration import Action, Button, Call, Param, Resource, Type
 from scrubjay.model.job import JobRequest
 from scrubjay.model.tenant import Scope
-from scrubjay.services.action_jobs import MAX_LISTED
+from scrubjay.services.action_jobs import MAX_LISTED, JobTail
 
 JOB_ID = Param(name="job_id", about="The job, jb_N.", required=True)
 _CONTROLS = {"pause": "request a pause", "resume": "let it go on", "cancel": "request its end"}
@@ -32,6 +32,10 @@ async def _follow(call: Call) -> Any:
     return await call.jay.action_jobs.follow(call.who, call.values["job_id"])
 
 
+async def _watch(call: Call) -> JobTail:
+    return await call.jay.action_jobs.tail(call.who, call.values["job_id"])
+
+
 async def _results(call: Call) -> Any:
     return await call.jay.action_jobs.results(call.who, call.values["job_id"])
 
@@ -46,7 +50,12 @@ async def _control(call: Call) -> Any:
 def _control_button(action: str) -> Button:
     query = {"job_id": "{id}", "action": action, "format": "html"}
     return Button(
-        label=action.capitalize(), path="jobs/control", query=query, changes=True, states=_CONTROLLED_STATES[action]
+        label=action.capitalize(),
+        path="jobs/control",
+        query=query,
+        changes=True,
+        scope=Scope.WRITE,
+        states=_CONTROLLED_STATES[action],
     )
 
 
@@ -85,11 +94,6 @@ JOBS = (
             ),
             *(_control_button(action) for action in _CONTROLS),
         ),
-        links=(
-            ("Domains", "/v2/domains?format=ui"),
-            ("Crawler", "/v2/crawler?format=ui"),
-            ("Inventory", "/v2/inventory?format=ui"),
-        ),
     ),
     Resource(
         # The specification writes L(); what it answers with is in our contract.
@@ -121,6 +125,7 @@ JOBS = (
         list=Action(
             run=_monitor,
             follow=_follow,
+            watch=_watch,
             params=(JOB_ID,),
             about="The job's metadata and its last log line; as a stream, everything from its first event.",
         ),

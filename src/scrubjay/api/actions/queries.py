@@ -7,8 +7,9 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import JSONResponse, PlainTextResponse
 
-from scrubjay.api.actions.pages import page, value_html
+from scrubjay.api.actions.pages import visitor_of
 from scrubjay.api.deps import Jay, Who
+from scrubjay.dashboard.rendering import show
 
 router = APIRouter(tags=["query"], responses={"4XX": {"description": "The request is wrong or not allowed"}})
 
@@ -49,8 +50,16 @@ async def describe(jay: Jay, who: Who) -> dict[str, Any]:
 
 
 @router.get("/describe2", summary="What can be searched, for people or programs", response_class=Response)
-async def describe_for_people(jay: Jay, who: Who, format: Literal["html", "json"] = "html") -> Response:  # noqa: A002
-    return _shown("/describe2", {"data": await jay.queries.describe(who)}, format)
+async def describe_for_people(
+    request: Request,
+    jay: Jay,
+    who: Who,
+    format: Literal["html", "json"] = "html",  # noqa: A002
+) -> Response:
+    described = await jay.queries.describe(who)
+    if format == "json":
+        return _json({"data": described})
+    return show(request, "actions/described.html", await visitor_of(request, jay, who), described=described)
 
 
 @router.post("/query", summary="Search a vector store")
@@ -75,10 +84,12 @@ async def query_for_people(
     if query is None:
         return JSONResponse({"ok": False, "error": "Missing 'query' parameter.", "data": {}}, status_code=400)
     found = await jay.queries.query(who, query, vector_store_id=vsid, results=results)
-    return _shown("/query2", {"data": found}, format)
+    if format == "json":
+        return _json({"data": found})
+    return show(
+        request, "actions/answer.html", await visitor_of(request, jay, who), found=found, vsid=vsid, results=results
+    )
 
 
-def _shown(title: str, answer: dict[str, Any], format_: str) -> Response:
-    if format_ == "json":
-        return Response(json.dumps(answer, ensure_ascii=False), media_type="application/json")
-    return page(title, value_html(answer["data"]))
+def _json(answer: dict[str, Any]) -> Response:
+    return Response(json.dumps(answer, ensure_ascii=False), media_type="application/json")

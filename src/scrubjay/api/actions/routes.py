@@ -1,8 +1,6 @@
 """Everything that this door declares, as routes. A new resource is one more declaration in `RESOURCES`."""
 
-from importlib.resources import files
-
-from fastapi import APIRouter, Response
+from fastapi import APIRouter
 from starlette.responses import PlainTextResponse
 
 from scrubjay.api.actions import queries
@@ -13,11 +11,9 @@ from scrubjay.api.actions.documentation import RESULT, describe_door
 from scrubjay.api.actions.domains import DOMAINS
 from scrubjay.api.actions.inventory import INVENTORY
 from scrubjay.api.actions.jobs import JOBS
-from scrubjay.api.actions.pages import STYLESHEET
 from scrubjay.api.actions.routing import ActionRoute, add_resources
 
 RESOURCES = (*DOMAINS, *CRAWLER, *INVENTORY, *JOBS)
-_CSS = files("scrubjay.api.actions").joinpath("style.css").read_bytes()
 
 router = APIRouter()
 _actions = APIRouter(
@@ -40,18 +36,3 @@ async def explain_door(_: Asking) -> PlainTextResponse:
 
 router.include_router(_actions)
 router.include_router(queries.router)
-
-
-@router.get(
-    STYLESHEET,
-    tags=["actions"],
-    summary="What the pages look like",
-    response_class=Response,
-    responses={
-        "200": {"description": "The stylesheet", "content": {"text/css": {"schema": {"type": "string"}}}},
-        "4XX": {"description": "The request is wrong"},
-    },
-)
-async def show_stylesheet() -> Response:
-    """The same for everybody, so it needs no key."""
-    return Response(_CSS, media_type="text/css", headers={"Cache-Control": "max-age=3600"})

@@ -1,8 +1,9 @@
 """Parameters of a request: from the address, from a JSON body or a form, read as the declaration says."""
 
 import json
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fastapi import Request
@@ -10,12 +11,16 @@ from starlette.datastructures import FormData, QueryParams, UploadFile
 from starlette.exceptions import HTTPException
 
 from scrubjay.api.actions.declaration import Endpoint, Format, Kind, Param, Type
+from scrubjay.dashboard.session import TOKEN_FIELD
 from scrubjay.errors import InvalidRequest
 
+THEN_FIELD = "_then"  # in a form: the page to go on with
 METHOD_FIELD = "_method"  # in a form: browsers can only send GET and POST, and only POST proves that a form was sent
 _TRUTHS = {"true": True, "false": False}
 _FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 MAX_FIELDS = 200
+MAX_FORM_FIELDS = 10_000  # a thousand sources with all their inputs
+_ROW = re.compile(r"(\w+)\.(\d{1,5})\.(\w+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,19 +30,71 @@ class Given:
     query: Mapping[str, str]
     body: Mapping[str, Any]
     method: str  # that is meant: a form may say so
+    notes: Mapping[str, str] = field(default_factory=dict)  # what a form says beside its values
+
+    @property
+    def form_token(self) -> str:
+        return self.notes.get(TOKEN_FIELD, "")
 
 
 async def read_given(request: Request) -> Given:
     query = _single(request.query_params, "address")
-    body: Mapping[str, Any] = {}
+    body: dict[str, Any] = {}
     method = request.method
     if method in ("POST", "PUT", "DELETE", "PATCH"):
         body = await _read_body(request)
         override = body.get(METHOD_FIELD)
         if method == "POST" and _is_form(request) and override in ("GET", "PUT", "DELETE"):
             method = str(override)
+    notes = {TOKEN_FIELD: body.pop(TOKEN_FIELD)} if _is_form(request) and TOKEN_FIELD in body else {}
+    notes |= {name: value for name, value in body.items() if name.startswith("_") and isinstance(value, str)}
     ignored = {name for name in (*query, *body) if name.startswith("_")}  # ours, or what proxies and tools add
-    return Given(_without(query, ignored), _without(body, ignored), method)
+    return Given(_without(query, ignored), _without(body, ignored), method, notes)
+
+
+def gather_rows(endpoint: Endpoint, given: Given) -> Given:
+    """The inputs of a form for lists of objects, as those lists: `file_sources.0.site_url` and its like.
+
+    Objects that were left empty, or are to be removed, are left out. What is no JSON where it must be stays as text.
+    """
+    lists = {param.name: param for param in endpoint.params if param.columns}
+    rows: dict[str, dict[int, dict[str, Any]]] = {}
+    body = dict(given.body)
+    for name in list(body):
+        listed, _, rest = name.partition(".")
+        if listed not in lists or listed in body or not isinstance(body[name], str):
+            continue
+        found = _ROW.fullmatch(name)
+        if rest == "rows" or found is not None:
+            value = body.pop(name).strip()
+            row = rows.setdefault(listed, {})
+            if found is not None and value:
+                row.setdefault(int(found[2]), {})[found[3]] = value
+    for listed, numbered in rows.items():
+        kept = [row for _, row in sorted(numbered.items()) if "remove" not in row]
+        body[listed] = [_object(lists[listed], row) for row in kept]
+    return replace(given, body=body)
+
+
+def _object(param: Param, row: Mapping[str, str]) -> dict[str, Any]:
+    known = {column.name: column.type for column in param.columns}
+    found: dict[str, Any] = {}
+    for name, text in row.items():
+        if known.get(name) is Type.NUMBER and text.isascii() and text.isdecimal() and len(text) < 16:
+            found[name] = int(text)
+        elif name == "more":
+            found |= _settings(text)
+        else:
+            found[name] = text
+    return found
+
+
+def _settings(text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return {"more": text}
+    return value if isinstance(value, dict) else {"more": text}
 
 
 def read_format(endpoint: Endpoint, given: Given) -> Format:
@@ -69,6 +126,10 @@ def read_values(endpoint: Endpoint, given: Given) -> tuple[dict[str, Any], str]:
     if endpoint.kind is Kind.UPDATE and id_param in params:
         target = _read(params[id_param], given.query.get(id_param, given.body.get(id_param, "")))
     values = {name: _read(param, texts.get(name)) for name, param in params.items() if name != "format"}
+    for name, param in params.items():
+        for number, row in enumerate(values[name] if param.columns and isinstance(values[name], list) else ()):
+            if isinstance(row, dict) and isinstance(row.get("more"), str):
+                raise InvalidRequest("Other settings must be a JSON object.", field=f"{name}.{number}.more")
     return {name: value for name, value in values.items() if value is not None}, target
 
 
@@ -157,7 +218,7 @@ async def _read_body(request: Request) -> dict[str, Any]:
     """JSON or a form, by content type. JSON that is said to be a form, as curl does unasked, is JSON all the same."""
     if _is_form(request) and not (await request.body()).lstrip().startswith(b"{"):
         try:
-            async with request.form(max_fields=MAX_FIELDS, max_files=0) as form:
+            async with request.form(max_fields=MAX_FORM_FIELDS, max_files=0) as form:
                 return dict(_single(form, "form"))
         except HTTPException as error:
             raise InvalidRequest(f"The form cannot be read: {error.detail}", field="body") from error

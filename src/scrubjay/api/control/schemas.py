@@ -13,7 +13,7 @@ from scrubjay.api.rag.documents import TagName
 from scrubjay.api.rag.ids import CollectionRef
 from scrubjay.api.rag.schemas import RequestModel
 from scrubjay.jobs.live import Told
-from scrubjay.model.crawl_spec import CrawlMode
+from scrubjay.model.crawl_spec import MAX_SHARDS, CrawlMode
 from scrubjay.model.job import FINISHED_STATES, Job, JobEvent, JobPriority, JobState, LoggedEvent
 from scrubjay.services.control import MAX_SITES, JobDetails, SiteOrder
 
@@ -38,6 +38,9 @@ class StartJobRequest(ToldRequest):
     max_articles_per_site: int = Field(25, strict=True, ge=1, le=100_000)
     concurrent_sites: int = Field(3, strict=True, ge=1, le=100)
     max_depth: int = Field(3, strict=True, ge=0, le=100)
+    shards: int | None = Field(
+        None, strict=True, ge=1, le=MAX_SHARDS, description="Parts that workers share out among them, by host."
+    )
     extraction: Extraction = "markdown"
     timeout: float = Field(30.0, ge=1, le=600, description="Seconds that one page may take.")
     user_agent: str | None = Field(None, min_length=1, max_length=500)
@@ -54,6 +57,7 @@ class StartJobRequest(ToldRequest):
             max_articles_per_site=self.max_articles_per_site,
             concurrent_sites=self.concurrent_sites,
             max_depth=self.max_depth,
+            shards=self.shards,
             extraction=self.extraction,
             timeout_seconds=self.timeout,
             user_agent=self.user_agent,

@@ -11,7 +11,6 @@ from scrubjay.api.deps import Jay, SocketJay, SocketWho, Who
 from scrubjay.api.rag.documents import TagName
 from scrubjay.api.rag.ids import CollectionRef, ConfigRef, JobId, ProxyRef, wire
 from scrubjay.api.rag.schemas import JobStartedResponse, Offset, RequestModel
-from scrubjay.api.rag.settings import HeaderName, HeaderValue
 from scrubjay.api.streams import (
     SERVER_SENT_EVENT,
     Dialect,
@@ -25,6 +24,7 @@ from scrubjay.bootstrap import Scrubjay
 from scrubjay.connectors.web_config import chunking_of_config
 from scrubjay.errors import HostBlocked, InvalidRequest, NotFound, UrlBlocked
 from scrubjay.jobs.live import Told
+from scrubjay.model.crawl_limits import HeaderName, HeaderValue
 from scrubjay.model.crawl_spec import CrawlStrategy, Extent, read_spec
 from scrubjay.model.destination import Destination
 from scrubjay.model.discovery import read_discovery_spec

@@ -84,6 +84,13 @@ async def change_key(jay: Jay, who: Who, key_id: KeyId, body: ChangeKeyRequest) 
     return key_response(await jay.access.change_key(who, key_id, **changes))
 
 
+@router.post("/api-keys/{key_id}/rotate", tags=["keys"], response_model=CreatedKeyResponse)
+async def rotate_key(jay: Jay, who: Who, key_id: KeyId) -> CreatedKeyResponse:
+    """Give a key another text, which is in this answer and nowhere else. The one that it had is refused from now on."""
+    record, text = await jay.access.rotate_key(who, key_id)
+    return CreatedKeyResponse(**key_response(record).model_dump(), key=text)
+
+
 @router.delete("/api-keys/{key_id}", tags=["keys"], status_code=204)
 async def delete_key(jay: Jay, who: Who, key_id: KeyId) -> None:
     await jay.access.delete_key(who, key_id)

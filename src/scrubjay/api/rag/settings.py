@@ -1,50 +1,43 @@
 """Configs, proxies, host settings, sources and the cache over `/api/v1`."""
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Path
-from pydantic import BaseModel, Field, StrictBool, StringConstraints
+from pydantic import BaseModel, Field, StrictBool
 
 from scrubjay.api.deps import Jay, Who
 from scrubjay.api.rag.ids import CollectionRef, ConfigId, ConfigRef, ProxyId, SourceId, maybe_wire, wire
 from scrubjay.api.rag.schemas import JobStartedResponse, Limit, ListResponse, Offset, RequestModel, list_response
 from scrubjay.crawl.fetcher import is_secret_header
+from scrubjay.model import crawl_limits as limits
 from scrubjay.model.crawling import CrawlConfig, HostSettings, Proxy, ProxyRotation
 from scrubjay.model.plan import Plan
+from scrubjay.services.webhooks import HIDDEN
 
 router = APIRouter()
 
-Name = Annotated[str, StringConstraints(min_length=1, max_length=100)]
-HeaderName = Annotated[str, StringConstraints(min_length=1, max_length=200)]
-HeaderValue = Annotated[str, StringConstraints(max_length=8000)]
 Host = Annotated[str, Path(min_length=1, max_length=253)]
-Rate = Annotated[float, Field(ge=0.1, le=10)]
-Extraction = Literal["markdown", "structured", "raw", "browser", "trafilatura", "crawl4ai", "llm"]
-Chunking = Literal["sliding_window", "structure", "fixed", "sentence", "table_rows", "whole_list"]
 
 
 class ChangeConfigRequest(RequestModel):
-    name: Name | None = None
-    max_depth: int | None = Field(None, ge=0, le=100)
-    rate_limit_rps: Rate | None = None
+    name: limits.SettingName | None = None
+    max_depth: limits.Depth | None = None
+    rate_limit_rps: limits.Rate | None = None
     respect_robots_txt: StrictBool | None = None
-    headers: dict[HeaderName, HeaderValue] | None = Field(None, max_length=50)
-    extraction_strategy: Extraction | None = None
-    chunking_strategy: Chunking | None = None
-    chunk_size: int | None = Field(None, ge=100, le=2000)
-    chunk_overlap: int | None = Field(None, ge=0, le=500)
-    min_chunk_size: int | None = Field(None, ge=10, le=500)
-    page_timeout_ms: int | None = Field(None, ge=5000, le=120_000)
-    max_page_size_mb: int | None = Field(None, ge=1, le=100)
-    max_redirects: int | None = Field(None, ge=0, le=20)
+    headers: dict[limits.HeaderName, limits.HeaderValue] | None = Field(None, max_length=limits.MAX_HEADERS)
+    extraction_strategy: limits.Extraction | None = None
+    chunking_strategy: limits.Chunking | None = None
+    chunk_size: limits.ChunkSize | None = None
+    chunk_overlap: limits.ChunkOverlap | None = None
+    min_chunk_size: limits.MinChunkSize | None = None
+    page_timeout_ms: limits.PageTimeout | None = None
+    max_page_size_mb: limits.PageMegabytes | None = None
+    max_redirects: limits.Redirects | None = None
 
 
 class ConfigRequest(ChangeConfigRequest):
-    name: Name
-
-
-HIDDEN = "[hidden]"
+    name: limits.SettingName
 
 
 class ConfigResponse(BaseModel):
@@ -101,20 +94,20 @@ async def delete_config(jay: Jay, who: Who, config_id: ConfigId) -> None:
 
 class ProxyServerRequest(RequestModel):
     url: str = Field(min_length=1, max_length=2048)
-    username: str | None = Field(None, max_length=200)
-    password: str | None = Field(None, max_length=1000, repr=False)
+    username: limits.ProxyUser | None = None
+    password: limits.ProxyPassword | None = Field(None, repr=False)
 
 
 class ProxyRequest(RequestModel):
-    name: Name
-    servers: list[ProxyServerRequest] = Field(min_length=1, max_length=100)
+    name: limits.SettingName
+    servers: list[ProxyServerRequest] = Field(min_length=1, max_length=limits.MAX_PROXY_SERVERS)
     rotation_strategy: ProxyRotation = ProxyRotation.ROUND_ROBIN
     is_active: StrictBool = True
 
 
 class ChangeProxyRequest(RequestModel):
-    name: Name | None = None
-    servers: list[ProxyServerRequest] | None = Field(None, min_length=1, max_length=100)
+    name: limits.SettingName | None = None
+    servers: list[ProxyServerRequest] | None = Field(None, min_length=1, max_length=limits.MAX_PROXY_SERVERS)
     rotation_strategy: ProxyRotation | None = None
     is_active: StrictBool | None = None
 
@@ -198,13 +191,13 @@ async def check_proxy(jay: Jay, who: Who, proxy_id: ProxyId) -> list[ProxyTestRe
 
 
 class HostRequest(RequestModel):
-    rate_limit_rps: Rate | None = None
-    circuit_breaker_threshold: int | None = Field(None, ge=1, le=20)
-    circuit_breaker_timeout_s: int | None = Field(None, ge=60, le=3600)
+    rate_limit_rps: limits.Rate | None = None
+    circuit_breaker_threshold: limits.BreakerThreshold | None = None
+    circuit_breaker_timeout_s: limits.BreakerSeconds | None = None
 
 
 class BlockRequest(RequestModel):
-    reason: str | None = Field(None, max_length=500)
+    reason: limits.Reason | None = None
 
 
 class HostResponse(BaseModel):
@@ -256,7 +249,7 @@ async def unblock_host(jay: Jay, who: Who, host: Host) -> HostResponse:
 
 
 class SourceRequest(RequestModel):
-    name: Name
+    name: limits.SettingName
     url_pattern: str = Field(min_length=1, max_length=2048)
     crawl_config_id: ConfigRef | None = None
     collection_id: CollectionRef | None = None
@@ -265,7 +258,7 @@ class SourceRequest(RequestModel):
 
 
 class ChangeSourceRequest(RequestModel):
-    name: Name | None = None
+    name: limits.SettingName | None = None
     url_pattern: str | None = Field(None, min_length=1, max_length=2048)
     crawl_config_id: ConfigRef | None = None
     collection_id: CollectionRef | None = None

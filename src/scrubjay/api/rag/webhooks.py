@@ -10,8 +10,8 @@ from pydantic import BaseModel, Field, StrictBool, StringConstraints
 from scrubjay.api.deps import Jay, Who
 from scrubjay.api.rag.ids import DeliveryId, SourceId, SourceRef, WebhookId, WebhookRef, maybe_wire, wire
 from scrubjay.api.rag.schemas import Limit, ListResponse, Offset, RequestModel, list_response
-from scrubjay.api.rag.settings import HeaderName, HeaderValue
 from scrubjay.crawl.fetcher import is_secret_header
+from scrubjay.model.crawl_limits import HeaderName, HeaderValue
 from scrubjay.model.webhook import DEFAULT_EVENTS, EVENTS, Delivery, DeliveryStatus, Webhook
 from scrubjay.services.webhooks import GRACE_HOURS, HIDDEN, MAX_GRACE_HOURS, Created
 

@@ -1,0 +1,296 @@
+"""A crawl that several workers share, beside Scrapy with scrapy-redis, on one local site of many hosts.
+
+    python bench/cluster.py [--pages 3000] [--hosts 30] [--postgres URL] [--redis URL] [--polite-delay-ms 100]
+
+The site (`site_pages.py`) is served by nginx under many loopback addresses, with links from host to host. Its log is
+the judge: pages per second are pages answered with 200 between the first and the last request; a host was treated
+politely when no request to it began before the one before had been answered and the delay was over, whoever asked.
+Every process introduces itself by a name of its own, so the log also tells who asked. CPU is that of whole process
+trees, without the database, Redis and nginx.
+"""
+
+import argparse
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import psycopg
+import redis
+
+from crawl import LOG_FLUSH_SECONDS, make_peers
+from measure import Cost, measure
+from site_pages import BenchSite, write_site
+
+HERE = Path(__file__).resolve().parent
+LINKS_AWAY = 2
+CLOCK_SECONDS = 0.002  # nginx writes milliseconds
+NGINX = """
+daemon off; worker_processes 1; pid {folder}/nginx.pid; error_log {folder}/error.log warn;
+events {{ worker_connections 8192; }}
+http {{
+  types {{ text/html html; }}
+  default_type text/html; charset utf-8;
+  sendfile on; keepalive_requests 1000000; open_file_cache max=20000;
+  log_format who '$msec $request_time $server_addr $status $request_uri $http_user_agent';
+  access_log {folder}/access.log who buffer=64k flush=1s;
+  client_body_temp_path {folder}/t1; proxy_temp_path {folder}/t2; fastcgi_temp_path {folder}/t3;
+  uwsgi_temp_path {folder}/t4; scgi_temp_path {folder}/t5;
+  server {{ {listen} root {folder}/site/$server_addr; index index.html; }}
+}}
+"""
+
+
+@dataclass(frozen=True)
+class Request:
+    began: float
+    ended: float
+    host: str
+    status: str
+    path: str
+    agent: str
+
+    @classmethod
+    def read(cls, line: str) -> "Request":
+        at, took, host, status, path, agent = line.split(" ", 5)
+        return cls(float(at) - float(took), float(at), host, status, path, agent)
+
+
+@dataclass
+class Result:
+    cost: Cost
+    requests: list[Request] = field(default_factory=list)
+    pages: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self.pages = Counter(f"{each.host}{each.path}" for each in self.requests if each.status == "200")
+        self.pages = Counter({page: count for page, count in self.pages.items() if not page.endswith("robots.txt")})
+
+    @property
+    def seconds(self) -> float:
+        return self.requests[-1].ended - self.requests[0].began if self.requests else 0.0
+
+    def by_host(self) -> dict[str, list[Request]]:
+        found: dict[str, list[Request]] = {}
+        for each in sorted(self.requests, key=lambda request: request.began):
+            found.setdefault(each.host, []).append(each)
+        return found
+
+    def impolite(self, delay_seconds: float) -> tuple[int, int]:
+        """How many requests came while their host still answered another, and how many before the delay was over."""
+        pairs = [pair for requests in self.by_host().values() for pair in pairwise(requests)]
+        overlapping = sum(later.began < earlier.ended - CLOCK_SECONDS for earlier, later in pairs)
+        early = sum(later.began - earlier.began < delay_seconds - 10 * CLOCK_SECONDS for earlier, later in pairs)
+        return overlapping, early
+
+    @property
+    def changes(self) -> int:
+        """How often a host was asked by another process than before."""
+        pairs = [pair for requests in self.by_host().values() for pair in pairwise(requests)]
+        return sum(earlier.agent != later.agent for earlier, later in pairs)
+
+
+@dataclass
+class Served:
+    starts: list[str]
+    log: Path
+    expected: int
+
+    def requests(self) -> list[Request]:
+        time.sleep(LOG_FLUSH_SECONDS)
+        return [Request.read(line) for line in self.log.read_text().splitlines()]
+
+
+def write_hosts(folder: Path, hosts: int, pages: int, port: int) -> int:
+    """A site for each host, every page with links to others; returns how many pages there are."""
+    expected = 0
+    for host in range(1, hosts + 1):
+        site, root = BenchSite(max(1, pages // hosts - 3), seed=host), folder / f"127.0.0.{host}"
+        write_site(site, root)
+        expected += site.expected
+        for number, file in enumerate(sorted(root.rglob("*.html"))):
+            away = [f"127.0.0.{(host + step * (number + 1)) % hosts + 1}" for step in range(1, LINKS_AWAY + 1)]
+            path = f"{port}/page/{number % site.pages}.html"
+            links = "".join(f'<p><a href="http://{each}:{path}">on</a></p>' for each in away)
+            file.write_text(file.read_text().replace("</main>", f"{links}</main>"))
+    return expected
+
+
+@contextmanager
+def nginx(folder: Path, hosts: int, pages: int) -> Iterator[Served]:
+    folder.chmod(0o755)  # its workers are another user
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    expected = write_hosts(folder / "site", hosts, pages, port)
+    listen = " ".join(f"listen 127.0.0.{host}:{port};" for host in range(1, hosts + 1))
+    (folder / "nginx.conf").write_text(NGINX.format(folder=folder, listen=listen))
+    process = subprocess.Popen(["/usr/sbin/nginx", "-p", str(folder), "-c", str(folder / "nginx.conf")])
+    try:
+        starts = [f"http://127.0.0.{host}:{port}/" for host in range(1, hosts + 1)]
+        for _ in range(200):
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", port)) == 0:
+                    break
+            time.sleep(0.05)
+        yield Served(starts, folder / "access.log", expected)
+    finally:
+        process.terminate()
+        process.wait()
+
+
+@contextmanager
+def fresh_database(url: str) -> Iterator[str]:
+    name = f"sj_bench_{os.getpid()}_{time.monotonic_ns() % 10**6}"
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+        try:
+            yield urlsplit(url)._replace(path=f"/{name}").geturl()
+        finally:
+            connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def drive_scrubjay(arguments: Sequence[str]) -> None:
+    """Run inside of what is measured: start the workers, have one crawl done, stop them."""
+    home, workers, delay_ms, *starts = arguments
+    scrubjay = str(Path(sys.executable).parent / "scrubjay")
+    processes = [
+        subprocess.Popen(
+            [scrubjay, "--home", home, "worker"], env=os.environ | {"SCRUBJAY_CRAWL_USER_AGENT": f"worker-{number}"}
+        )
+        for number in range(int(workers))
+    ]
+    try:
+        asyncio.run(_crawl(Path(home), int(workers), int(delay_ms), starts))
+    finally:
+        for process in processes:
+            process.send_signal(signal.SIGTERM)
+        for process in processes:
+            process.wait(60)
+
+
+async def _crawl(home: Path, workers: int, delay_ms: int, starts: Sequence[str]) -> None:
+    from scrubjay.bootstrap import open_scrubjay
+    from scrubjay.model.crawl_spec import read_spec
+    from scrubjay.model.job import FINISHED_STATES
+    from scrubjay.settings import Settings
+    from scrubjay.storage.workers import Workers
+
+    async with open_scrubjay(Settings(home=home), working=False) as jay:
+        who = await jay.access.open_as_admin(home)
+        while True:
+            async with jay.database.reading() as connection:
+                if len(await Workers(connection).all()) == workers:
+                    break
+            await asyncio.sleep(0.1)
+        values = {"start_urls": list(starts), "max_pages": 1_000_000, "max_depth": 1000, "use_sitemaps": False}
+        values |= {
+            "delay_ms": delay_ms,
+            "host_concurrency": 1,
+            "concurrency": 64,
+            "shards": int(os.environ["BENCH_SHARDS"]) * workers,
+        }
+        if workers == 1:
+            values["shards"] = 1
+        job = await jay.crawls.start(who, read_spec(values))
+        while (job := await jay.jobs.get(who, job.id)).state not in FINISHED_STATES:
+            await asyncio.sleep(0.1)
+        print(job.state, job.error, {name: (job.result or {}).get(name) for name in ("pages", "failed", "shards")})
+
+
+def drive_scrapy(arguments: Sequence[str]) -> None:
+    """The same for scrapy-redis: so many processes that share one queue."""
+    python, redis_url, folder, workers, delay_ms, *starts = arguments
+    with redis.Redis.from_url(redis_url) as client:
+        client.flushdb()
+        client.lpush("bench:start_urls", *starts)
+    spider = [python, str(HERE / "cluster_scrapy.py"), redis_url]
+    processes = [
+        subprocess.Popen([*spider, f"{folder}/scrapy-{number}.jsonl", f"scrapy-{number}", delay_ms])
+        for number in range(int(workers))
+    ]
+    for process in processes:
+        process.wait()
+
+
+def run(options: argparse.Namespace, served: Served, subject: str, workers: int, delay_ms: int, folder: Path) -> Result:
+    before = len(served.requests())
+    log = folder / f"{subject}-{workers}-{delay_ms}.log"
+    driver = [sys.executable, str(HERE / "cluster.py"), f"--drive-{subject}"]
+    with redis.Redis.from_url(options.redis) as client:
+        client.flushdb()
+    if subject == "scrapy":
+        python = make_peers(options.peers_venv)
+        subprocess.run([str(python), "-m", "pip", "install", "--quiet", "scrapy-redis"], check=True)
+        given = [str(python), options.redis, str(folder), str(workers), str(delay_ms), *served.starts]
+        cost = measure([*driver, *given], timeout_seconds=options.timeout, log=log)
+    else:
+        home = folder / f"home-{workers}-{delay_ms}"
+        with fresh_database(options.postgres) as url:
+            env = os.environ | {"SCRUBJAY_DATABASE_URL": url, "SCRUBJAY_CACHE_URL": options.redis}
+            env |= {"SCRUBJAY_ALLOWED_PRIVATE_NETWORKS": "127.0.0.0/8", "SCRUBJAY_EXTRACT_PROCESSES": "1"}
+            env |= {"BENCH_SHARDS": str(options.shards)}
+            given = [str(home), str(workers), str(delay_ms), *served.starts]
+            cost = measure([*driver, *given], timeout_seconds=options.timeout, log=log, env=env)
+    if cost.exit_code != 0:
+        print(f"{subject} ended with {cost.exit_code}:\n" + "\n".join(log.read_text().splitlines()[-10:]))
+    return Result(cost, served.requests()[before:])
+
+
+def show(name: str, result: Result, served: Served, delay_ms: int) -> None:
+    pages, twice = len(result.pages), sum(count > 1 for count in result.pages.values())
+    overlapping, early = result.impolite(delay_ms / 1000)
+    print(
+        f"{name:<26}{pages:>7}{twice:>7}{result.seconds:>9.1f}{pages / max(0.001, result.seconds):>9.1f}"
+        f"{1000 * result.cost.cpu_seconds / max(1, pages):>13.1f}{overlapping:>13}{early:>8}{result.changes:>10}"
+        + ("" if pages >= 0.99 * served.expected else f"   INCOMPLETE: {served.expected} expected"),
+        flush=True,
+    )
+
+
+def main() -> None:
+    if len(sys.argv) > 1 and sys.argv[1].startswith("--drive-"):
+        {"--drive-scrubjay": drive_scrubjay, "--drive-scrapy": drive_scrapy}[sys.argv[1]](sys.argv[2:])
+        return
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pages", type=int, default=3000)
+    parser.add_argument("--hosts", type=int, default=30)
+    parser.add_argument("--shards", type=int, default=2, help="for each worker, where there are several")
+    parser.add_argument("--polite-delay-ms", type=int, default=100, help="of the runs that show politeness")
+    parser.add_argument("--postgres", default="postgresql://postgres@127.0.0.1:5432/postgres")
+    parser.add_argument("--redis", default="redis://127.0.0.1:6379/15", help="a database that may be emptied")
+    parser.add_argument("--timeout", type=float, default=1800)
+    parser.add_argument("--peers-venv", type=Path, default=Path.home() / ".cache" / "scrubjay-bench" / "peers")
+    options = parser.parse_args()
+    with (
+        tempfile.TemporaryDirectory(prefix="sj-bench-") as name,
+        nginx(folder := Path(name), options.hosts, options.pages) as served,
+    ):
+        print(
+            f"{served.expected} pages on {options.hosts} hosts, {os.cpu_count()} cores; one request to a host at a time"
+        )
+        print(
+            f"{'':<26}{'pages':>7}{'twice':>7}{'seconds':>9}{'pages/s':>9}{'CPU ms/page':>13}{'overlapping':>13}"
+            f"{'early':>8}{'changes':>10}"
+        )
+        for delay_ms in (0, options.polite_delay_ms):
+            for subject, workers in (("scrubjay", 1), ("scrubjay", 2), ("scrapy", 2)):
+                if delay_ms and workers == 1:
+                    continue
+                result = run(options, served, subject, workers, delay_ms, folder)
+                show(f"{subject} × {workers}, delay {delay_ms} ms", result, served, delay_ms)
+
+
+if __name__ == "__main__":
+    main()

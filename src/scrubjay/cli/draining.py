@@ -1,0 +1,36 @@
+"""A server that stops in steps, for rolling restarts: not ready, then without streams, then gone."""
+
+import asyncio
+import signal
+from types import FrameType
+
+import uvicorn
+
+from scrubjay.bootstrap import Scrubjay
+
+STREAM_SECONDS = 0.3  # in which those who follow events are told to come back
+
+
+class DrainingServer(uvicorn.Server):
+    """Told to stop by SIGTERM, it goes on for `drain_seconds`; Ctrl-C or a second signal ends that at once."""
+
+    def __init__(self, config: uvicorn.Config, jay: Scrubjay, drain_seconds: float) -> None:
+        super().__init__(config)
+        self._jay = jay
+        self._drain_seconds = drain_seconds
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        at_once = sig != signal.SIGTERM or self._jay.health.is_stopping
+        self._jay.health.is_stopping = True
+        if at_once:
+            super().handle_exit(sig, frame)
+            return
+        loop = asyncio.get_running_loop()
+        stop = super().handle_exit
+
+        def drain() -> None:
+            loop.call_later(self._drain_seconds, self._jay.jobs.send_followers_elsewhere)
+            loop.call_later(self._drain_seconds + STREAM_SECONDS, stop, sig, frame)
+
+        # A signal comes between any two instructions: only this is safe to call then.
+        loop.call_soon_threadsafe(drain)

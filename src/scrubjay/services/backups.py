@@ -1,0 +1,25 @@
+"""Backups, for who may have everything: an admin of the default tenant."""
+
+from pathlib import Path
+
+from scrubjay.backups.take import BackupTaker, Taken, Tell
+from scrubjay.errors import Forbidden
+from scrubjay.model.tenant import DEFAULT_TENANT_ID, Principal, Scope
+from scrubjay.services.access import require
+from scrubjay.telemetry import get_logger
+
+log = get_logger(__name__)
+
+
+class BackupService:
+    def __init__(self, taker: BackupTaker) -> None:
+        self._taker = taker
+
+    async def take(self, principal: Principal, path: Path, *, with_keys: bool, tell: Tell) -> Taken:
+        """Write a backup of every tenant's content to a new file."""
+        require(principal, Scope.ADMIN)
+        if principal.tenant_id != DEFAULT_TENANT_ID:
+            raise Forbidden("Only an admin of the default tenant may take a backup.")
+        taken = await self._taker.take(path, with_keys=with_keys, tell=tell)
+        log.info("backup taken", rows=taken.rows, bodies=taken.bodies, files=taken.files, keys=taken.has_keys)
+        return taken

@@ -1,0 +1,244 @@
+"""A crawl that several workers share (`connectors/web_shards.py`): no page twice, no host asked by two at a time."""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from ipaddress import ip_network
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+import redis
+from tests import servers
+from tests.many_hosts import ManyHosts, many_hosts
+from tests.processes import WorkerProcesses, worker_processes
+from tests.workshop import wait_until
+
+from scrubjay.bootstrap import Scrubjay, open_scrubjay
+from scrubjay.errors import Conflict
+from scrubjay.model.crawl_spec import read_spec
+from scrubjay.model.job import FINISHED_STATES, Job, JobRequest, JobState
+from scrubjay.model.tenant import Principal
+from scrubjay.settings import Settings
+from scrubjay.storage.jobs import Jobs
+from scrubjay.storage.workers import Workers
+
+pytestmark = [
+    pytest.mark.slow, pytest.mark.postgres, pytest.mark.timeout(180), pytest.mark.asyncio(loop_scope="module")
+]  # fmt: skip
+
+WORKER_PLACES = 4
+DELAY_SECONDS = 0.02
+LATE_SECONDS = 0.012  # by which a request may come nearer to the one before: the way there does not always take as long
+
+
+class Cluster:
+    """This process only asks and looks; the work is done by workers of their own."""
+
+    def __init__(self, jay: Scrubjay, who: Principal, processes: WorkerProcesses) -> None:
+        self.jay = jay
+        self.who = who
+        self.processes = processes
+
+    async def workers(self, count: int) -> None:
+        for _ in range(count):
+            self.processes.start()
+
+        async def registered() -> bool:
+            async with self.jay.database.reading() as connection:
+                there = {worker.pid for worker in await Workers(connection).all()}
+            return self.processes.alive.keys() <= there
+
+        await wait_until(registered, f"{count} more workers are there", seconds=60)
+
+    async def start(self, site: ManyHosts, **values: Any) -> Job:
+        spec = {
+            "start_urls": site.start_urls, "delay_ms": int(1000 * DELAY_SECONDS), "use_sitemaps": False, "shards": 4,
+            "host_concurrency": 1, "concurrency": 32, "max_pages": 100_000, "max_depth": 1000, **values,
+        }  # fmt: skip
+        return await self.jay.crawls.start(self.who, read_spec(spec))
+
+    async def look(self, job: Job) -> Job:
+        return await self.jay.jobs.get(self.who, job.id)
+
+    async def shards(self, job: Job) -> list[Job]:
+        async with self.jay.database.reading() as connection:
+            return list(await Jobs(connection).parts(job.id))
+
+    async def finish(self, job: Job, *states: JobState) -> Job:
+        async def there() -> Job | None:
+            now = await self.look(job)
+            return now if now.state in (states or FINISHED_STATES) else None
+
+        found: Job = await wait_until(there, f"the crawl is {states or 'finished'}", seconds=90)
+        return found
+
+    async def fetched(self, site: ManyHosts, pages: int) -> None:
+        async def enough() -> bool:
+            return len(site.visits) >= pages
+
+        await wait_until(enough, f"{pages} pages are fetched", seconds=60)
+
+
+def cluster_settings(home: Path, postgres_url: str, redis_url: str) -> Settings:
+    return Settings(
+        home=home, database_url=postgres_url, cache_url=redis_url, extract_processes=1,
+        worker_concurrency=WORKER_PLACES, allowed_private_networks=(ip_network("127.0.0.0/8"),), job_poll_seconds=0.2, shutdown_grace_seconds=10,
+        worker_heartbeat_seconds=1, worker_silence_seconds=5,
+    )  # fmt: skip
+
+
+def forget_hosts(redis_url: str) -> str:
+    """Circuits and turns that another test left for the same loopback addresses are none of ours."""
+    with redis.Redis.from_url(redis_url) as client:
+        client.flushdb()
+    return redis_url
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def house(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
+    """One cluster for all tests: starting workers takes longer than what most of them do."""
+    folder = tmp_path_factory.mktemp("cluster")
+    (folder / "home").mkdir(mode=0o700)
+    with servers.reused_postgres_database() as postgres_url:
+        async with opened(cluster_settings(folder / "home", postgres_url, servers.redis_url()), folder) as cluster:
+            yield cluster
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def cluster(house: Cluster) -> Cluster:
+    """With two workers, and nothing known of any host."""
+    forget_hosts(servers.redis_url())
+    await house.workers(2 - len(house.processes.alive))
+    return house
+
+
+@asynccontextmanager
+async def opened(settings: Settings, folder: Path) -> AsyncIterator[Cluster]:
+    async with open_scrubjay(settings, working=False) as jay:
+        with worker_processes(settings, folder) as processes:
+            yield Cluster(jay, await jay.access.open_as_admin(settings.home), processes)
+
+
+def assert_polite(site: ManyHosts) -> None:
+    """By the site's clock: a host was asked one thing at a time, and not before the delay was over."""
+    for host, visits in site.by_host().items():
+        for earlier, later in pairwise(visits):
+            assert later.began >= earlier.ended, f"{host} was asked by two at a time"
+            assert later.began - earlier.began >= DELAY_SECONDS - LATE_SECONDS, f"{host} was not given its delay"
+
+
+async def test_workers_fetch_every_page_of_thirty_hosts_once_and_politely(cluster: Cluster) -> None:
+    async with many_hosts(30, 8, answer_seconds=0.005) as site:
+        job = await cluster.finish(await cluster.start(site))
+        assert (job.state, job.error) == (JobState.COMPLETED, None)
+        assert len(site.counts) == site.total
+        assert set(site.counts.values()) == {1}
+        assert_polite(site)
+        result = job.result or {}
+        assert (result["pages"], result["shards"]) == (site.total, 4)
+        assert sum(host["pages"] for host in result["hosts"].values()) == site.total
+        assert {part.state for part in await cluster.shards(job)} == {JobState.COMPLETED}
+        events = await cluster.jay.jobs.events(cluster.who, job.id, limit=10_000)
+        told = [event.payload["url"] for event in events if event.type == "article.processed"]
+        assert (len(told), len(set(told))) == (site.total, site.total)
+
+
+async def test_a_budget_of_pages_holds_exactly_over_all_shards(cluster: Cluster) -> None:
+    async with many_hosts(20, 10) as site:
+        job = await cluster.finish(await cluster.start(site, max_pages=83, delay_ms=0))
+        assert job.state is JobState.COMPLETED, job.error
+        assert len(site.visits) == 83 == (job.result or {})["pages"]
+        site.visits.clear()
+        job = await cluster.finish(await cluster.start(site, max_pages_per_host=3, delay_ms=0, refresh=True))
+        assert {host: len(visits) for host, visits in site.by_host().items()} == dict.fromkeys(site.by_host(), 3)
+        assert len(site.by_host()) == 20
+
+
+async def test_a_killed_workers_shards_go_on_elsewhere_and_only_pages_under_way_are_fetched_again(
+    cluster: Cluster,
+) -> None:
+    async with many_hosts(24, 12, answer_seconds=0.03) as site:
+        job = await cluster.start(site, delay_ms=50)
+        await cluster.fetched(site, 80)
+        victim = next(iter(cluster.processes.alive.values()))
+        cluster.processes.kill(victim)
+        killed_at, known = asyncio.get_running_loop().time(), set(site.counts)
+        job = await cluster.finish(job)
+        assert job.state is JobState.COMPLETED, job.error
+        assert len(site.counts) == site.total
+        # What was under way, or fetched since the last batch was written, is fetched once more; nothing else is.
+        twice = {page for page, count in site.counts.items() if count > 1}
+        assert len(twice) <= 40
+        assert twice <= known
+        assert max(site.counts.values()) <= 2
+        assert_polite(site)
+        moved = [part for part in await cluster.shards(job) if part.run > 1]
+        assert moved
+        assert asyncio.get_running_loop().time() - killed_at < 30
+
+
+async def test_pausing_resuming_and_cancelling_the_crawl_reach_every_shard(cluster: Cluster) -> None:
+    async with many_hosts(16, 40, answer_seconds=0.01) as site:
+        job = await cluster.start(site)
+        await cluster.fetched(site, 40)
+        await cluster.jay.jobs.make_request(cluster.who, job.id, JobRequest.PAUSE)
+        paused = await cluster.finish(job, JobState.PAUSED)
+        assert {part.state for part in await cluster.shards(job)} == {JobState.PAUSED}
+        assert paused.progress["pages"] == len(site.visits)
+        stood_at = len(site.visits)
+        await cluster.jay.jobs.make_request(cluster.who, job.id, JobRequest.RESUME)
+        await cluster.fetched(site, stood_at + 40)
+        await cluster.jay.jobs.make_request(cluster.who, job.id, JobRequest.CANCEL)
+        await cluster.finish(job, JobState.CANCELLED)
+        assert {part.state for part in await cluster.shards(job)} == {JobState.CANCELLED}
+        assert set(site.counts.values()) == {1}
+        assert not {part.id for part in await cluster.shards(job)} & {
+            each.id for each in (await cluster.jay.jobs.page(cluster.who)).items
+        }
+        with pytest.raises(Conflict, match="is a part of"):
+            await cluster.jay.jobs.make_request(cluster.who, (await cluster.shards(job))[0].id, JobRequest.RETRY)
+        await cluster.jay.jobs.delete(cluster.who, job.id)
+        assert await cluster.shards(job) == []
+
+
+async def test_a_worker_that_was_frozen_asks_for_nothing_once_others_have_its_shards(cluster: Cluster) -> None:
+    async with many_hosts(16, 40, answer_seconds=0.005) as site:
+        job = await cluster.start(site, delay_ms=100)
+        await cluster.fetched(site, 60)
+        frozen = next(iter(cluster.processes.alive.values()))
+        frozen.send_signal(signal.SIGSTOP)
+        try:
+
+            async def taken_over() -> bool:
+                return any(part.run > 1 and part.state is JobState.RUNNING for part in await cluster.shards(job))
+
+            await wait_until(taken_over, "the other worker has its shards", seconds=30)
+        finally:
+            frozen.send_signal(signal.SIGCONT)
+        job = await cluster.finish(job)
+        assert job.state is JobState.COMPLETED, job.error
+        assert len(site.counts) == site.total
+        assert max(site.counts.values()) <= 2
+        assert sum(count > 1 for count in site.counts.values()) <= 40
+        assert_polite(site)
+
+
+async def test_a_crawl_with_more_shards_than_places_comes_to_the_end(cluster: Cluster) -> None:
+    async with many_hosts(40, 3) as site:
+        job = await cluster.finish(await cluster.start(site, delay_ms=0, shards=12))
+        assert job.state is JobState.COMPLETED, job.error
+        assert len(await cluster.shards(job)) == 12 > 2 * WORKER_PLACES
+        assert site.counts == dict.fromkeys(site.counts, 1)
+        assert len(site.counts) == site.total
+
+
+async def test_a_crawl_of_one_shard_is_one_job(cluster: Cluster) -> None:
+    async with many_hosts(3, 4) as site:
+        job = await cluster.finish(await cluster.start(site, delay_ms=0, shards=1))
+        assert (job.state, (job.result or {})["pages"]) == (JobState.COMPLETED, 12)
+        assert await cluster.shards(job) == []
+        assert "shards" not in (job.result or {})

@@ -1,0 +1,99 @@
+"""A crawl in shards in one process (`connectors/web_shards.py`); `test_cluster.py` has several."""
+
+from collections.abc import AsyncIterator
+from ipaddress import ip_network
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from tests.many_hosts import many_hosts
+from tests.site import redirect, running_site
+from tests.workshop import wait_until
+
+from scrubjay.bootstrap import Scrubjay, open_scrubjay
+from scrubjay.crawl.shard import shard_of
+from scrubjay.model.crawl_spec import read_spec
+from scrubjay.model.destination import Destination
+from scrubjay.model.job import FINISHED_STATES, Job, JobState
+from scrubjay.model.tenant import Principal
+from scrubjay.services.documents import DocumentQuery
+from scrubjay.settings import Settings
+from scrubjay.storage.jobs import Jobs
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+class House:
+    def __init__(self, jay: Scrubjay, who: Principal) -> None:
+        self.jay = jay
+        self.who = who
+
+    async def crawl(self, start_urls: list[str], destination: Destination | None = None, **values: Any) -> Job:
+        spec = {"start_urls": start_urls, "delay_ms": 0, "use_sitemaps": False, "shards": 3, "max_depth": 100, **values}
+        job = await self.jay.crawls.start(self.who, read_spec(spec), destination=destination)
+
+        async def finished() -> Job | None:
+            now = await self.jay.jobs.get(self.who, job.id)
+            return now if now.state in FINISHED_STATES else None
+
+        found: Job = await wait_until(finished, "the crawl is finished", seconds=50)
+        assert found.state is JobState.COMPLETED, found.error
+        return found
+
+    async def shards(self, job: Job) -> int:
+        async with self.jay.database.reading() as connection:
+            return len(await Jobs(connection).parts(job.id))
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def house(tmp_path_factory: pytest.TempPathFactory, migrated_databases: list[Path]) -> AsyncIterator[House]:
+    home = tmp_path_factory.mktemp("shards") / "home"
+    home.mkdir(mode=0o700)
+    for file in migrated_databases:
+        (home / file.name).write_bytes(file.read_bytes())
+    settings = Settings(home=home, allowed_private_networks=(ip_network("127.0.0.0/8"),), extract_processes=1)
+    async with open_scrubjay(settings, working=True) as jay:
+        yield House(jay, await jay.access.open_as_admin(home))
+
+
+async def test_pages_of_all_shards_become_documents_once_and_are_told_of_by_the_crawl(house: House) -> None:
+    async with many_hosts(6, 4) as site:
+        job = await house.crawl(site.start_urls[:1], Destination.to(), extent="anywhere")
+        assert set(site.counts.values()) == {1}
+        result = job.result or {}
+        assert (result["pages"], result["shards"], result["documents"]["added"]) == (24, 3, 24)
+        found = await house.jay.documents.page(house.who, DocumentQuery(limit=100))
+        assert len([each for each in found.items if each.url.startswith(tuple(site.start_urls))]) == 24
+        pages = [page.url async for page in house.jay.crawls.pages(house.who, job.id)]
+        assert len(pages) == len(set(pages)) == 24
+        events = await house.jay.jobs.events(house.who, job.id, limit=1000)
+        assert sorted(e.payload["url"] for e in events if e.type == "article.processed") == sorted(pages)
+        of_all, _ = await house.jay.jobs.events_of_all(house.who, after=0, limit=1000)
+        assert len([each for each in of_all if each.event.type == "article.processed"]) == 24
+        assert {each.event.job_id for each in of_all} == {job.id}
+
+
+async def test_a_budget_of_pages_is_used_up_exactly(house: House) -> None:
+    async with many_hosts(5, 6) as site:
+        job = await house.crawl(site.start_urls, max_pages=17)
+        assert len(site.visits) == 17 == (job.result or {})["pages"]
+        assert (job.result or {})["left_in_queue"] > 0
+
+
+async def test_a_start_that_redirects_to_a_host_of_another_shard_is_followed_there(house: House) -> None:
+    here = next(host for host in range(2, 9) if shard_of(f"127.0.0.{host}", 2) != shard_of("127.0.0.1", 2))
+    async with running_site(hosts=here) as site:
+        away = site.url_at(here)
+        site.add("/", redirect(f"{away}/home"))
+        site.add("/home", f"<html><body><p>The larder is full.</p><a href='{away}/next'>on</a></body></html>")
+        site.add("/next", "<html><body><p>The jay has been here before.</p></body></html>")
+        job = await house.crawl([site.url, site.url_at(2)], shards=2)
+        assert [site.counts["/home"], site.counts["/next"]] == [1, 1]
+        assert (job.result or {})["pages"] == 2
+
+
+async def test_a_crawl_of_one_host_has_one_shard_however_many_are_asked_for(house: House) -> None:
+    async with many_hosts(1, 3) as site:
+        job = await house.crawl(site.start_urls, shards=8)
+        assert (await house.shards(job), (job.result or {})["pages"]) == (0, 3)
