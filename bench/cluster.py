@@ -195,14 +195,8 @@ async def _crawl(home: Path, workers: int, delay_ms: int, starts: Sequence[str])
                     break
             await asyncio.sleep(0.1)
         values = {"start_urls": list(starts), "max_pages": 1_000_000, "max_depth": 1000, "use_sitemaps": False}
-        values |= {
-            "delay_ms": delay_ms,
-            "host_concurrency": 1,
-            "concurrency": 64,
-            "shards": int(os.environ["BENCH_SHARDS"]) * workers,
-        }
-        if workers == 1:
-            values["shards"] = 1
+        values |= {"delay_ms": delay_ms, "host_concurrency": 1, "concurrency": 64}
+        values["shards"] = 1 if workers == 1 else workers * int(os.environ["BENCH_SHARDS"])
         job = await jay.crawls.start(who, read_spec(values))
         while (job := await jay.jobs.get(who, job.id)).state not in FINISHED_STATES:
             await asyncio.sleep(0.1)
@@ -266,6 +260,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pages", type=int, default=3000)
     parser.add_argument("--hosts", type=int, default=30)
+    parser.add_argument("--subjects", type=lambda text: text.split(","), default=["scrubjay", "scrapy"])
     parser.add_argument("--shards", type=int, default=2, help="for each worker, where there are several")
     parser.add_argument("--polite-delay-ms", type=int, default=100, help="of the runs that show politeness")
     parser.add_argument("--postgres", default="postgresql://postgres@127.0.0.1:5432/postgres")
@@ -286,7 +281,7 @@ def main() -> None:
         )
         for delay_ms in (0, options.polite_delay_ms):
             for subject, workers in (("scrubjay", 1), ("scrubjay", 2), ("scrapy", 2)):
-                if delay_ms and workers == 1:
+                if subject not in options.subjects or (delay_ms and workers == 1):
                     continue
                 result = run(options, served, subject, workers, delay_ms, folder)
                 show(f"{subject} × {workers}, delay {delay_ms} ms", result, served, delay_ms)

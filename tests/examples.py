@@ -15,6 +15,7 @@ from sqlalchemy import Constraint, Table, UniqueConstraint
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from scrubjay.model.agent import Agent
+from scrubjay.model.audit import AuditEntry
 from scrubjay.model.content import (
     Chunk,
     ChunkContentType,
@@ -77,6 +78,7 @@ from scrubjay.model.tenant import ApiKey, Scope, SignIn, Tenant
 from scrubjay.model.watching import ItemState, Story, Throttle, ThrottleLevel, Watch, WatchItem, WatchKind
 from scrubjay.model.webhook import Delivery, DeliveryStatus, Webhook
 from scrubjay.storage.agents import Agents
+from scrubjay.storage.audit_log import AuditLog
 from scrubjay.storage.chunks import Chunks
 from scrubjay.storage.collections import Collections
 from scrubjay.storage.configs import CrawlConfigs
@@ -587,6 +589,10 @@ EXAMPLES: Mapping[AnyRepository, Callable[[Family], Any]] = {
     ),
     Agents: lambda family: Agent(
         tenant_id=family.tenant_id, name=f"agent-{secrets.token_hex(8)}", address=URL, created_at=MOMENT
+    ),
+    AuditLog: lambda family: AuditEntry(
+        tenant_id=family.tenant_id, at=MOMENT, key_id=new_id("cred"), key_name=UNICODE, action="key.created",
+        target_id=UNICODE, details=NESTED, door="dashboard", remote_address="2001:db8::1", request_id="r-1",
     ),
     DiscardedBodies: lambda family: DiscardedBody(sha256=secrets.token_hex(32), discarded_at=MOMENT),
     Turns: lambda family: Turn(name=f"turn {secrets.token_hex(8)}", next_at=MOMENT),

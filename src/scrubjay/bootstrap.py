@@ -52,6 +52,7 @@ from scrubjay.search.rerank import Reranker
 from scrubjay.services.access import Access
 from scrubjay.services.action_jobs import ActionJobService
 from scrubjay.services.articles import ArticleService
+from scrubjay.services.audit import AuditService
 from scrubjay.services.backups import BackupService
 from scrubjay.services.bus import BusService
 from scrubjay.services.collections import CollectionService
@@ -137,6 +138,7 @@ class Scrubjay:
     watches: WatchService
     backups: BackupService
     resealing: Resealing
+    audit: AuditService
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,10 +211,10 @@ async def open_scrubjay(
             database, ground.catalog, SearchCache(ground.cache), _open_reranker(settings, ground.network)
         )
         backend = _open_backend(ground, stack, search)
-        inventory = InventoryService(backend)
+        inventory = InventoryService(database, backend)
         action_jobs = ActionJobService(database, jobs, kinds, clockwork.job_files)
         domain_store = DomainStore(settings.resolved_storage_folder)
-        domains = DomainService(domain_store, inventory, action_jobs)
+        domains = DomainService(database, domain_store, inventory, action_jobs)
         verbs = Verbs({**domains.verbs, **inventory_verbs(inventory)})
         # Services have to be there first, because that is what these kinds of jobs call.
         for kind in (*verbs.kinds, *DomainCrawlJobs(CrawlSteps(domain_store, crawler, backend)).kinds):
@@ -280,7 +282,8 @@ async def open_scrubjay(
             indexer=ground.indexer,
             watches=WatchService(database, settings, crawler, watcher),
             resealing=Resealing(database, ground.secrets),
-            backups=BackupService(BackupTaker(settings, database, ground.blobs, ground.secrets)),
+            audit=AuditService(database),
+            backups=BackupService(database, BackupTaker(settings, database, ground.blobs, ground.secrets)),
             webhooks=WebhookService(database, ground.network, signals, sealing, clockwork.sender),
         )
 

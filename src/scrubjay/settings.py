@@ -49,6 +49,9 @@ class Settings(BaseSettings):
     )
     api_host: str = Field("127.0.0.1", description="Address that `scrubjay serve` binds to.")
     api_port: int = Field(8642, ge=0, le=65535, description="Port that `scrubjay serve` binds to; 0 picks a free one.")
+    audit_retention_days: int = Field(
+        365, ge=1, le=36_500, description="How long administrative acts are kept in the audit log."
+    )
     auto_migrate: bool = Field(True, description="Bring the database schema up to date at start.")
     azure_openai_api_key: SecretStr | None = Field(
         default_factory=lambda: _environment("AZURE_OPENAI_API_KEY"),

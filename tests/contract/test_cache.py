@@ -529,6 +529,14 @@ async def test_only_so_many_are_inside_and_whoever_leaves_makes_room(cache: Cach
     assert [await admit(cache, name, f"late{number}", limit=3) == 0 for number in range(2)] == [True, False]
 
 
+async def test_those_of_somebody_who_is_gone_are_dismissed_together(cache: Cache, name: str) -> None:
+    for token in ("gone:1", "gone:2", "here:1"):
+        assert await admit(cache, name, token, limit=3) == 0
+    await cache.dismiss_all(f"rate:{name}", "gone:")
+    await cache.dismiss_all("rate:nobody was ever here", "gone:")
+    assert [await admit(cache, name, f"late{number}", limit=3) == 0 for number in range(3)] == [True, True, False]
+
+
 async def test_whoever_never_leaves_is_out_when_the_lease_ends(cache: Cache, name: str) -> None:
     assert await admit(cache, name, "a", limit=1, lease_seconds=0.1) == 0
     assert await admit(cache, name, "b", limit=1) > 0

@@ -830,6 +830,28 @@ async def test_a_cache_that_does_not_answer_for_a_while_fails_no_page(
     assert (done.state, "internal" in result["errors"], result["left_in_queue"]) == (JobState.COMPLETED, False, 0)
 
 
+async def test_a_page_is_not_fetched_again_because_it_could_not_be_kept(
+    crawler: Crawler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scrubjay.connectors.web_pages.OUTAGE_SECONDS", 0.05)
+    put, refusals = type(crawler.jay.blobs).put, 0
+
+    async def refuse(self: Any, data: bytes) -> Any:
+        nonlocal refusals
+        if b"fifth" in data and refusals < 5:
+            refusals += 1
+            raise Unavailable("The blob store does not answer.")
+        return await put(self, data)
+
+    monkeypatch.setattr(type(crawler.jay.blobs), "put", refuse)
+    async with running_site() as site:
+        site.add("/", "<p>This page has a link and not much more to say.</p><a href='/5'>on</a>")
+        site.add("/5", "<p>This is the fifth page, which is hard to keep for some reason or other.</p>")
+        done = await crawler.finish(await crawler.start(site.url, keep_originals=True))
+        assert (done.state, refusals) == (JobState.COMPLETED, 5)
+        assert site.counts["/5"] == 1
+
+
 async def test_a_database_that_hangs_up_costs_no_retry_and_counts_nothing_twice(
     crawler: Crawler, monkeypatch: pytest.MonkeyPatch
 ) -> None:

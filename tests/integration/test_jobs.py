@@ -443,6 +443,22 @@ async def test_the_limit_of_a_kind_is_never_exceeded_and_does_not_hold_up_other_
             await shop.wait_for(job, JobState.COMPLETED)
 
 
+async def test_what_somebody_waits_for_does_not_wait_for_long_jobs_to_end(settings: Settings) -> None:
+    long, short = Steps("test.long"), Steps("test.short", is_waited_for=True)
+    async with open_workshop(settings, long.kind, short.kind) as shop, shop.working(worker_concurrency=2):
+        jobs = [await shop.submit("test.long", {"steps": 1}) for _ in range(4)]
+        await long.gate.wait_until_reached(2)
+        for _ in range(3):
+            waited_for = await shop.submit("test.short", {"steps": 1})
+            await short.gate.wait_until_reached()
+            short.gate.let(1)
+            await shop.wait_for(waited_for, JobState.COMPLETED)
+        assert long.gate.waiting == 2, "places of their own let no long job in"
+        long.gate.let(4)
+        for job in jobs:
+            await shop.wait_for(job, JobState.COMPLETED)
+
+
 @on_every_database
 async def test_a_unique_key_submits_one_job_however_many_ask_at_once(settings: Settings) -> None:
     async with open_workshop(settings, SENTINEL) as shop:

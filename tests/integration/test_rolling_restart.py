@@ -20,7 +20,7 @@ from scrubjay.bootstrap import open_scrubjay
 from scrubjay.model.job import Job, JobRequest, JobState
 from scrubjay.storage.home import ADMIN_KEY_FILE
 
-pytestmark = [pytest.mark.slow, pytest.mark.postgres, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.slow, pytest.mark.postgres, pytest.mark.timeout(400)]
 
 STOP_SECONDS = 60
 
@@ -88,7 +88,7 @@ async def restart_servers(servers: WorkerProcesses, balancer: Balancer) -> None:
         async def both_ready() -> bool:
             return all(balancer.ready.values())
 
-        await wait_until(both_ready, "both servers are ready", seconds=60)
+        await wait_until(both_ready, "both servers are ready", seconds=150)
 
 
 async def restart_workers(cluster: Cluster, site: ManyHosts) -> None:
@@ -120,7 +120,7 @@ async def test_restarting_every_process_fails_no_request_and_repeats_no_page(
                 async def both_ready() -> bool:
                     return all(balancer.ready.values())
 
-                await wait_until(both_ready, "both servers are ready", seconds=60)
+                await wait_until(both_ready, "both servers are ready", seconds=150)
                 job = await cluster.start(site, delay_ms=250)  # as good as endless
                 key = (home / ADMIN_KEY_FILE).read_text().strip()
                 client_ = Client(f"http://127.0.0.1:{balancer.port}", key, job)

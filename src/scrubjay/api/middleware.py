@@ -15,10 +15,12 @@ from scrubjay.api.problems import FRONT, INTERNAL, answer_problem, is_page, prob
 from scrubjay.backend.local_files import MAX_FILE_BYTES
 from scrubjay.bootstrap import Scrubjay
 from scrubjay.errors import Forbidden, Unauthenticated
+from scrubjay.jobs.courtesy import note_request
 from scrubjay.model.ids import new_uuid
 from scrubjay.model.tenant import Principal
 from scrubjay.model.tenant import Scope as KeyScope
 from scrubjay.services.access import SESSION_COOKIE, require
+from scrubjay.services.acts import asked_from
 from scrubjay.telemetry import get_logger, http_request_seconds, http_requests_total, request_id, span
 from scrubjay.telemetry.tracing import TRACEPARENT, Span
 
@@ -92,8 +94,10 @@ class RequestMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        note_request()
         identifier = _request_id(scope)
         token = request_id.set(identifier)
+        origin = asked_from.set((door_of(scope["path"]), (scope.get("client") or (None,))[0]))
         started, status, seconds = time.perf_counter(), 0, 0.0
 
         async def send_with_id(message: Message) -> None:
@@ -117,6 +121,7 @@ class RequestMiddleware:
         finally:
             self._record(scope, status, seconds)
             request_id.reset(token)
+            asked_from.reset(origin)
 
     def _record(self, scope: Scope, status: int, seconds: float) -> None:
         pattern = _pattern(scope)

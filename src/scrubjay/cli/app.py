@@ -7,6 +7,7 @@ import typer
 
 from scrubjay.cli import (
     add,
+    audit,
     backup,
     changes,
     collections,
@@ -85,6 +86,7 @@ app.command("mcp")(mcp.serve_models)
 app.add_typer(keys.app, name="keys")
 app.add_typer(jobs.app, name="jobs")
 app.command("migrate")(migrate.migrate)
+app.command("audit")(audit.list_acts)
 app.command("doctor")(doctor.examine)
 app.command("backup")(backup.backup)
 app.command("restore")(backup.restore)

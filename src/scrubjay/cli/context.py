@@ -60,6 +60,13 @@ def run(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
     return uvloop.run(main())
 
 
+def _say_where_from() -> None:
+    """For the audit log, of whatever this command does from here on."""
+    from scrubjay.services.acts import COMMAND_LINE, asked_from
+
+    asked_from.set((COMMAND_LINE, None))
+
+
 @asynccontextmanager
 async def admin() -> "AsyncIterator[tuple[Scrubjay, Principal]]":
     """Scrubjay, and who the command line is: the admin key of the data folder."""
@@ -68,6 +75,7 @@ async def admin() -> "AsyncIterator[tuple[Scrubjay, Principal]]":
     from scrubjay.bootstrap import open_scrubjay
 
     async with open_scrubjay(quiet) as jay:
+        _say_where_from()
         yield jay, await jay.access.open_as_admin(quiet.home)
 
 
@@ -98,6 +106,7 @@ async def _own_or_shared(
         jay = await stack.enter_async_context(owning)
         if jay is None:
             jay = await stack.enter_async_context(open_scrubjay(quiet))
+        _say_where_from()
         yield jay, await jay.access.open_as_admin(quiet.home)
 
 

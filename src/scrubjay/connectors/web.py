@@ -23,6 +23,7 @@ from scrubjay.connectors.web_tally import Tally
 from scrubjay.crawl.frontier import CrawlFrontier
 from scrubjay.crawl.scope import Scope
 from scrubjay.crawl.shard import Shard
+from scrubjay.crawl.urls import host_of, parse_url
 from scrubjay.errors import Conflict, JobHandedBack, JobInterrupted, JobTakenOver, Unavailable
 from scrubjay.jobs.context import JobContext
 from scrubjay.model.crawl_spec import CrawlMode, CrawlSpec
@@ -120,6 +121,7 @@ class WebCrawl:
 
     async def _seed(self) -> None:
         async with self._context.transaction() as connection:
+            asked = await self._frontier.hosts_asked(connection)
             await self._frontier.take_back(connection)
             starts: Sequence[FrontierItem] = [self._frontier.start_item(url) for url in self._spec.start_urls]
             if self._guide is not None:
@@ -127,6 +129,9 @@ class WebCrawl:
             starts = [item for item in starts if self._frontier.owns(item.host)]
             self.tally.discovered += await self._frontier.add(connection, starts)
             await self._remember(connection)
+        starts_at = [host for url in self._spec.start_urls if self._frontier.owns(host := host_of(parse_url(url).text))]
+        # After the transaction: only now is it certain that the run before is gone for good.
+        await self._pages.polite.politeness.free_places({*asked, *starts_at} if self._context.job.run > 1 else ())
         if not self._seeded:
             self._seeds.start()
 

@@ -134,7 +134,7 @@ class WebCrawler:
             timeout_seconds=spec.timeout_seconds,
         )
         places = 1 if sequential else spec.concurrency
-        politeness = Politeness(self.cache, self.database, tenant_id, manners, places=places)
+        politeness = Politeness(self.cache, self.database, tenant_id, manners, places=places, owner=context.job.id)
         polite = PoliteFetcher(fetcher, politeness, spec.retries, may_ask=context.require_hold)
         robots = None
         if spec.respect_robots:

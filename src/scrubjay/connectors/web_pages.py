@@ -25,6 +25,7 @@ from scrubjay.errors import (
     UrlInvalid,
 )
 from scrubjay.extract.ai import PageExtractor
+from scrubjay.jobs.courtesy import give_way
 from scrubjay.model.crawl_spec import CrawlSpec
 from scrubjay.model.crawling import FrontierItem, KnownPage
 from scrubjay.model.extraction import Extraction, ExtractOptions, Verdict
@@ -94,19 +95,15 @@ class PageFetcher:
 
     async def process(self, item: FrontierItem, known: KnownPage | None) -> Outcome:
         """What becomes of one URL; patient with a cache, database or blob store that is away for a while."""
-        for _ in range(MAX_OUTAGES):
-            try:
-                return await self._process_once(item, known)
-            except Unavailable:
-                await asyncio.sleep(OUTAGE_SECONDS)
-        return await self._process_once(item, known)
+        patience = _Patience()
+        return await patience.keep_trying(lambda: self._process_once(item, known, patience))
 
-    async def _process_once(self, item: FrontierItem, known: KnownPage | None) -> Outcome:
+    async def _process_once(self, item: FrontierItem, known: KnownPage | None, patience: "_Patience") -> Outcome:
         started = time.perf_counter()
         outcome = Outcome(item=item, known=known)
         try:
             with span("crawl page", server__address=item.host, crawl__depth=item.depth):
-                await self._process(outcome)
+                await self._process(outcome, patience)
         except (UrlInvalid, UrlBlocked, HostBlocked, FetchFailed, ExtractionFailed) as error:
             outcome.error_type, outcome.error = _told(error)
             outcome.skipped = outcome.error_type in _NOT_FAILURES
@@ -115,8 +112,9 @@ class PageFetcher:
         outcome.duration_ms = int(1000 * (time.perf_counter() - started))
         return outcome
 
-    async def _process(self, outcome: Outcome) -> None:
+    async def _process(self, outcome: Outcome, patience: "_Patience") -> None:
         item = outcome.item
+        await give_way()
         await self.polite.politeness.require_open(item.host)
         request = await self._request(outcome)
         for _ in range(MAX_ROUNDS):
@@ -130,7 +128,7 @@ class PageFetcher:
         else:
             raise FetchFailed("The redirects lead in a circle.", error_type="redirect_loop")
         if not self._settle_by_status(outcome, response):
-            await self._take_content(outcome, response)
+            await self._take_content(outcome, response, patience)
 
     async def _ask(self, request: FetchRequest) -> FetchResponse:
         host = parse_url(request.url).host
@@ -221,10 +219,11 @@ class PageFetcher:
             raise FetchFailed(f"More than {self.spec.max_redirects} redirects.", error_type="too_many_redirects")
         outcome.target = redirect_target(response).text
 
-    async def _take_content(self, outcome: Outcome, response: FetchResponse) -> None:
+    async def _take_content(self, outcome: Outcome, response: FetchResponse, patience: "_Patience") -> None:
         outcome.body_sha256 = await _hash_body(response)
         if self.spec.keep_originals:
-            await self._keep_original(response)
+            # Patient here too, so that a page is not fetched again because it could not be kept.
+            await patience.keep_trying(lambda: self._keep_original(response))
         known = outcome.known
         same_body = known is not None and known.body_sha256 == outcome.body_sha256
         if known is not None and same_body and not self.spec.refresh and is_reusable(known, self.spec.extraction):
@@ -257,6 +256,23 @@ class PageFetcher:
             return
         with response.file.open("rb") as opened:
             await self.blobs.put_stream(_pieces(opened))
+
+
+class _Patience:
+    """How often one URL waits for what is ours and away, over all that is done with it."""
+
+    def __init__(self) -> None:
+        self._left = MAX_OUTAGES
+
+    async def keep_trying(self, work: Callable[[], Awaitable[T]]) -> T:
+        while True:
+            try:
+                return await work()
+            except Unavailable:
+                if not self._left:
+                    raise
+                self._left -= 1
+                await asyncio.sleep(OUTAGE_SECONDS)
 
 
 def _discard(response: FetchResponse | None) -> None:

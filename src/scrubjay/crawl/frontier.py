@@ -163,6 +163,10 @@ class CrawlFrontier:
             job_id=self._job_id, url_hash=hash_url(normal_form(url)), url=url, host=host_of(url), **values
         )
 
+    async def hosts_asked(self, connection: AsyncConnection) -> Sequence[str]:
+        """The hosts that an earlier run of this job was asking when it ended."""
+        return await Frontier(connection).leased_hosts(self._job_id)
+
     async def take_back(self, connection: AsyncConnection) -> None:
         """Free what an earlier run of this job had leased."""
         await Frontier(connection).release(self._job_id)

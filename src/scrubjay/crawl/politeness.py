@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import secrets
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -60,8 +60,16 @@ class Politeness:
     """One crawl's politeness towards all hosts."""
 
     def __init__(
-        self, cache: Cache, database: Database | None, tenant_id: str, manners: Manners, *, places: int = 64
+        self,
+        cache: Cache,
+        database: Database | None,
+        tenant_id: str,
+        manners: Manners,
+        *,
+        places: int = 64,
+        owner: str = "",
     ) -> None:
+        self._owner = owner  # whose places these are, so that its next run can free them
         self._cache = cache
         self._database = database
         self._tenant_id = tenant_id
@@ -77,7 +85,7 @@ class Politeness:
     @asynccontextmanager
     async def turn(self, host: str) -> AsyncIterator[None]:
         """Wait for the moment to ask a host; one of its places is taken until the context ends."""
-        token = secrets.token_hex(8)
+        token = f"{self._owner}:{secrets.token_hex(8)}"
         at = await self._host(host)
         task = asyncio.current_task()
         self._in_line.add(task)
@@ -96,6 +104,11 @@ class Politeness:
                         await self._cache.dismiss(cache_keys.host_rate(host), token)
         finally:
             self._in_line.discard(task)
+
+    async def free_places(self, hosts: Iterable[str]) -> None:
+        """Free what an earlier run of the same owner held: it is gone, and its places would end only by themselves."""
+        for host in hosts:
+            await self._cache.dismiss_all(cache_keys.host_rate(host), f"{self._owner}:")
 
     async def _wait_for_moment(self, host: str, at: _Host, token: str) -> None:
         """On return a place of the crawl is taken, and the host expects this request now."""

@@ -5,6 +5,7 @@ from fastapi import APIRouter
 from scrubjay.dashboard import (
     alerts,
     assets,
+    audit,
     crawl_configs,
     documents,
     domains,
@@ -39,5 +40,5 @@ for part in (
     settings,
 ):
     router.include_router(part.router)
-for part in (domains, alerts, rules, crawl_configs, proxies, hosts):
+for part in (domains, alerts, rules, crawl_configs, proxies, hosts, audit):
     router.include_router(part.router)

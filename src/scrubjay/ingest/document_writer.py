@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -19,6 +19,7 @@ from scrubjay.model.content import (
     Content,
     Document,
     DocumentLogLine,
+    DocumentSource,
     DocumentStatus,
     DocumentVersion,
     IncomingDocument,
@@ -35,6 +36,7 @@ from scrubjay.storage.outbox import Outbox
 from scrubjay.storage.tags import Tags
 from scrubjay.storage.versions import DocumentVersions
 
+HEAD_START = timedelta(seconds=30)  # in the queue for the index, for what somebody has just sent and waits for
 MAX_TITLE_CHARACTERS = 2000
 _LANGUAGE_LENGTH = 16
 
@@ -201,7 +203,7 @@ class DocumentWriter:
             "crawled_at": incoming.crawled_at,
             "updated_at": self._now,
             "deleted_at": None,
-            "index_due_at": self._now,
+            "index_due_at": self._now if incoming.source is DocumentSource.CRAWL else self._now - HEAD_START,
         }
 
     async def _add_version(self, item: Prepared, document: Document, version: int) -> None:

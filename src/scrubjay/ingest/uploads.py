@@ -53,7 +53,7 @@ class IngestJobs:
     @property
     def kinds(self) -> tuple[JobKind, ...]:
         return (
-            JobKind(name=INGEST_KIND, handler=self.ingest),
+            JobKind(name=INGEST_KIND, handler=self.ingest, is_waited_for=True),
             JobKind(name=REINDEX_KIND, handler=self.reindex, worker_limit=1),
         )
 

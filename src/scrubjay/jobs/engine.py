@@ -35,6 +35,7 @@ from scrubjay.jobs.signals import CONTROL, WORK, JobSignals, wait_for_event
 from scrubjay.model.clock import utc_now
 from scrubjay.model.job import FINISHED_STATES, Job, JobRequest, JobState, Worker
 from scrubjay.settings import Settings
+from scrubjay.storage.audit_log import AuditLog
 from scrubjay.storage.database import Database
 from scrubjay.storage.job_events import JobEvents
 from scrubjay.storage.jobs import Jobs
@@ -65,6 +66,7 @@ CRASH_LIMIT = 10
 SHARE_SECONDS = 0.5  # for each job that a worker has of a kind that is shared out
 EVEN_SECONDS = 5.0
 MOST_RESTING = 16
+OWN_PLACES = 8  # beside `worker_concurrency`, for jobs that somebody waits for
 TIDY_SECONDS = 600.0
 TIDY_BATCH = 200
 ERROR_LENGTH = 4000
@@ -171,7 +173,10 @@ class JobEngine:
     async def _claim_and_start(self) -> bool:
         """Fill the free places; false when there was nothing to do."""
         running = Counter(context.job.kind for context in self._running.values())
-        room, names = self._room, self.kinds.names_with_room(running)
+        room, names = self._room(running), self.kinds.names_with_room(running)
+        if room <= 0:
+            room = OWN_PLACES - self._waited_for(running)
+            names = [name for name in names if name in self.kinds.waited_for]
         if room <= 0 or not names:
             return False
         now, shared = utc_now(), self.kinds.shared_out.intersection(names)
@@ -187,11 +192,14 @@ class JobEngine:
             self._start(job)
         return bool(jobs)
 
-    @property
-    def _room(self) -> int:
-        """The free places; what rests takes none, within reason."""
+    def _room(self, running: Counter[str]) -> int:
+        """The free places; what rests takes none, within reason, and what somebody waits for has some of its own."""
         resting = sum(context.rests for context in self._running.values())
-        return self._worker.concurrency - len(self._tasks) + min(resting, MOST_RESTING)
+        own = min(self._waited_for(running), OWN_PLACES)
+        return self._worker.concurrency - len(self._tasks) + own + min(resting, MOST_RESTING)
+
+    def _waited_for(self, running: Counter[str]) -> int:
+        return sum(running[name] for name in self.kinds.waited_for)
 
     def _room_for(self, room: int, names: list[str]) -> int:
         """One at a time while a limited kind is in play, so that its limit holds exactly."""
@@ -445,12 +453,14 @@ class JobEngine:
             await cancel_parts(connection, job)
 
     async def _tidy(self) -> None:
-        """Delete finished jobs, their events and DBOS's records of them once they are old enough."""
+        """Delete finished jobs, their events, DBOS's records of them, and audit entries once they are old enough."""
         before = utc_now() - timedelta(days=self._settings.job_retention_days)
         async with self._database.writing() as connection:
             old = await Jobs(connection).finished_before(before, TIDY_BATCH)
             for job in old:
                 await Jobs(connection).delete(job.tenant_id, job.id)
+            done_before = utc_now() - timedelta(days=self._settings.audit_retention_days)
+            await AuditLog(connection).remove_before(done_before, TIDY_BATCH)
         await self._carrier.forget([workflow_id(job.id, run + 1) for job in old for run in range(job.run)])
 
 

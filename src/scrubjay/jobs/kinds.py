@@ -19,6 +19,7 @@ class JobKind:
     max_retries: int = 3
     worker_limit: int | None = None  # at most so many of this kind at once in one worker
     is_shared_out: bool = False  # workers take as many of this kind as others have, as far as that is possible
+    is_waited_for: bool = False  # it is short and somebody waits: it need not wait for crawls to end
     notifies: bool = True  # its end is told to those who listen; not where somebody waits for the result anyway
 
 
@@ -52,6 +53,10 @@ class JobKinds:
             for kind in self._kinds.values()
             if kind.worker_limit is None or running.get(kind.name, 0) < kind.worker_limit
         ]
+
+    @property
+    def waited_for(self) -> frozenset[str]:
+        return frozenset(kind.name for kind in self._kinds.values() if kind.is_waited_for)
 
     @property
     def shared_out(self) -> frozenset[str]:

@@ -13,6 +13,7 @@ from scrubjay.errors import InvalidRequest
 
 ID_LENGTH = 32
 PREFIXES = {
+    "act": "audit entry",
     "adoc": "document",
     "asst": "assistant",
     "ccfg": "crawl config",

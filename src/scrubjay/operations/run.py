@@ -80,7 +80,7 @@ class PlanRuns:
 
     @property
     def kinds(self) -> tuple[JobKind, ...]:
-        look = JobKind(name=LOOK_KIND, handler=self.look, max_retries=0, notifies=False)
+        look = JobKind(name=LOOK_KIND, handler=self.look, max_retries=0, is_waited_for=True, notifies=False)
         return (JobKind(name=KIND, handler=self.run), look)
 
     async def look(self, context: JobContext) -> Mapping[str, Any]:

@@ -10,10 +10,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from sqlalchemy.ext.asyncio import AsyncConnection
+
 from scrubjay.errors import Conflict, Forbidden, InvalidRequest, RateLimited, Unauthenticated, Unavailable
 from scrubjay.model.clock import utc_now
 from scrubjay.model.page import Page
 from scrubjay.model.tenant import DEFAULT_TENANT_ID, ApiKey, Principal, Scope, SignIn, Tenant
+from scrubjay.services.acts import note_act
 from scrubjay.storage.cache import Allowance, Cache
 from scrubjay.storage.cache_keys import API_RATE_PERIOD_SECONDS, api_rate
 from scrubjay.storage.database import Database
@@ -114,6 +117,7 @@ class Access:
         )
         async with self._database.writing() as connection:
             await ApiKeys(connection).add(record)
+            await note_act(connection, principal, "key.created", record.id, name=name, scopes=record.scopes)
         log.info("API key created", key_id=record.id, scopes=[str(scope) for scope in record.scopes])
         return record, text
 
@@ -127,6 +131,7 @@ class Access:
             tenant = await Tenants(connection).find_by_name(name)
             if tenant is None:
                 tenant = await Tenants(connection).add(Tenant(name=name))
+                await note_act(connection, principal, "tenant.created", tenant.id, name=name)
         return Principal(tenant_id=tenant.id, key_id=principal.key_id, scopes=principal.scopes)
 
     async def list_keys(self, principal: Principal, *, limit: int = 100, offset: int = 0) -> Page[ApiKey]:
@@ -149,6 +154,7 @@ class Access:
         async with self._database.writing() as connection:
             await ApiKeys(connection).get(principal.tenant_id, key_id)
             changed = await ApiKeys(connection).update(principal.tenant_id, key_id, **changes)
+            await note_act(connection, principal, "key.changed", key_id, **changes)
         log.info("API key changed", key_id=key_id, fields=sorted(changes))
         return changed
 
@@ -160,6 +166,7 @@ class Access:
             await ApiKeys(connection).get(principal.tenant_id, key_id)
             changed = await ApiKeys(connection).update(principal.tenant_id, key_id, key_hash=hash_key(text))
             await SignIns(connection).end_of_key(key_id)
+            await note_act(connection, principal, "key.rotated", key_id)
         log.info("API key rotated", key_id=key_id)
         return changed, text
 
@@ -168,14 +175,17 @@ class Access:
         if key_id == principal.key_id:
             raise Conflict("A key cannot delete itself; use another admin key.")
         async with self._database.writing() as connection:
-            await ApiKeys(connection).get(principal.tenant_id, key_id)
+            known = await ApiKeys(connection).get(principal.tenant_id, key_id)
+            await note_act(connection, principal, "key.deleted", key_id, name=known.name)
             await ApiKeys(connection).delete(principal.tenant_id, key_id)
         log.info("API key deleted", key_id=key_id)
 
     async def create_sign_in_link(self, principal: Principal) -> str:
         """The token of a link that signs a browser in once, as the given key."""
         token = random_secrets.token_urlsafe(32)
-        await self._add_sign_in(token, principal.key_id, "link", LINK_LIFETIME)
+        async with self._database.writing() as connection:
+            await _add_sign_in(connection, token, principal.key_id, "link", LINK_LIFETIME)
+            await note_act(connection, principal, "link.created")
         return token
 
     async def sign_in(self, token: str) -> str:
@@ -186,26 +196,20 @@ class Access:
             if link is None or not await sign_ins.consume(link.token_hash):
                 raise Unauthenticated("This sign-in link was used or has expired; ask for a new one.")
             await sign_ins.delete_expired(utc_now())
-        return await self._add_session(link.key_id)
+            record = await ApiKeys(connection).find_by_id(link.key_id)
+            if record is None:
+                raise Unauthenticated("The key that this sign-in link is for was deleted.")
+            return await _add_session(connection, _principal(record), "link")
 
     async def open_session(self, key: str | None) -> str:
         """Exchange an API key for a session's token; the request counts against the key's limit."""
         principal, _ = await self.authenticate(key)
-        return await self._add_session(principal.key_id)
-
-    async def _add_session(self, key_id: str) -> str:
-        session = random_secrets.token_urlsafe(32)
-        await self._add_sign_in(session, key_id, "session", SESSION_LIFETIME)
-        return session
+        async with self._database.writing() as connection:
+            return await _add_session(connection, principal, "key")
 
     async def sign_out(self, token: str) -> None:
         async with self._database.writing() as connection:
             await SignIns(connection).consume(hash_key(token))
-
-    async def _add_sign_in(self, token: str, key_id: str, kind: str, lifetime: timedelta) -> None:
-        record = SignIn(token_hash=hash_key(token), key_id=key_id, kind=kind, expires_at=utc_now() + lifetime)
-        async with self._database.writing() as connection:
-            await SignIns(connection).add(record)
 
     async def open_as_admin(self, home: Path) -> Principal:
         """Who the command line is: the admin key in the data folder, made at first start."""
@@ -222,6 +226,7 @@ class Access:
                     rate_limit_rpm=MAX_RATE_RPM,
                 )
                 await ApiKeys(connection).add(record)
+                await note_act(connection, _principal(record), "key.created", record.id, name=record.name)
         return _principal(record)
 
     async def rotate_admin(self, principal: Principal, home: Path) -> None:
@@ -234,6 +239,7 @@ class Access:
         async with self._database.writing() as connection:
             await ApiKeys(connection).update(principal.tenant_id, principal.key_id, key_hash=hash_key(text))
             await SignIns(connection).end_of_key(principal.key_id)
+            await note_act(connection, principal, "key.rotated", principal.key_id)
         log.info("API key rotated", key_id=principal.key_id)
 
     async def ensure_default_tenant(self) -> None:
@@ -246,6 +252,18 @@ class Access:
                 await Tenants(connection).add(Tenant(id=DEFAULT_TENANT_ID, name="default"))
         except Conflict:
             log.debug("another process made the default tenant first")
+
+
+async def _add_session(connection: AsyncConnection, principal: Principal, by: str) -> str:
+    session = random_secrets.token_urlsafe(32)
+    await _add_sign_in(connection, session, principal.key_id, "session", SESSION_LIFETIME)
+    await note_act(connection, principal, "session.opened", by=by)
+    return session
+
+
+async def _add_sign_in(connection: AsyncConnection, token: str, key_id: str, kind: str, lifetime: timedelta) -> None:
+    record = SignIn(token_hash=hash_key(token), key_id=key_id, kind=kind, expires_at=utc_now() + lifetime)
+    await SignIns(connection).add(record)
 
 
 def _read_or_make_admin_key(path: Path) -> str:

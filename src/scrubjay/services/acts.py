@@ -31,7 +31,7 @@ async def note_act(
         key_name=NOBODY if key is None else key.name,
         action=action,
         target_id=None if target_id is None else target_id[:MOST_NAME],
-        details={name: redact(value) if isinstance(value, str) else value for name, value in details.items()},
+        details=redact(details),
         door=door,
         remote_address=address,
         request_id=request_id.get(),

@@ -14,6 +14,7 @@ from scrubjay.model.agent import Agent
 from scrubjay.model.page import Page
 from scrubjay.model.tenant import Principal, Scope
 from scrubjay.services.access import require
+from scrubjay.services.acts import note_act
 from scrubjay.services.tools import ToolService
 from scrubjay.storage.agents import AgentRow, Agents
 from scrubjay.storage.database import Database
@@ -52,6 +53,7 @@ class BusService:
         agent = Agent(tenant_id=principal.tenant_id, name=name, address=url.text.rstrip("/"))
         async with self._database.writing() as connection:
             agents = Agents(connection)
+            await note_act(connection, principal, "agent.registered", name, host=url.host)
             if await agents.find(AgentRow.tenant_id == principal.tenant_id, AgentRow.name == name) is not None:
                 return await agents.update(principal.tenant_id, name, address=agent.address)
             if await agents.count(AgentRow.tenant_id == principal.tenant_id) >= MAX_AGENTS:
@@ -70,6 +72,7 @@ class BusService:
         async with self._database.writing() as connection:
             await Agents(connection).get(principal.tenant_id, name)
             await Agents(connection).delete(principal.tenant_id, name)
+            await note_act(connection, principal, "agent.removed", name)
 
     async def call(
         self, principal: Principal, agent: str, tool: str, args: Sequence[Any], kwargs: Mapping[str, Any]

@@ -11,6 +11,7 @@ from scrubjay.model.clock import utc_now
 from scrubjay.model.content import Collection, Tag
 from scrubjay.model.tenant import Principal, Scope
 from scrubjay.services.access import require
+from scrubjay.services.acts import note_act
 from scrubjay.storage.collections import CollectionRow, Collections
 from scrubjay.storage.database import Database
 from scrubjay.storage.documents import DocumentRow, Documents
@@ -82,7 +83,7 @@ class CollectionService:
         """Remove a collection. One with documents only by force; they stay, and belong to no collection then."""
         require(principal, Scope.ADMIN)
         async with self._database.writing() as connection:
-            await Collections(connection).get(principal.tenant_id, collection_id)
+            known = await Collections(connection).get(principal.tenant_id, collection_id)
             held = await Documents(connection).count(
                 DocumentRow.collection_id == collection_id, DocumentRow.deleted_at.is_(None)
             )
@@ -94,6 +95,9 @@ class CollectionService:
                 .values(collection_id=None, index_revision=DocumentRow.index_revision + 1, index_due_at=utc_now())
             )
             await Collections(connection).delete(principal.tenant_id, collection_id)
+            await note_act(
+                connection, principal, "collection.deleted", collection_id, name=known.name, documents_kept=held
+            )
         self._wake()
 
     async def document_counts(self, principal: Principal) -> Mapping[str, int]:

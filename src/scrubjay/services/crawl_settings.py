@@ -21,6 +21,7 @@ from scrubjay.model.plan import IngestionSettings, IntervalType, Plan, Repositor
 from scrubjay.model.tenant import Principal, Scope
 from scrubjay.operations.timing import next_due
 from scrubjay.services.access import require
+from scrubjay.services.acts import note_act
 from scrubjay.services.webhooks import HIDDEN
 from scrubjay.storage.collections import Collections
 from scrubjay.storage.configs import CrawlConfigs
@@ -51,7 +52,9 @@ class CrawlSettingsService:
         require(principal, Scope.WRITE)
         values = self._sealed_headers(values)
         async with self._database.writing() as connection:
-            return await CrawlConfigs(connection).add(CrawlConfig(tenant_id=principal.tenant_id, **values))
+            config = await CrawlConfigs(connection).add(CrawlConfig(tenant_id=principal.tenant_id, **values))
+            await note_act(connection, principal, "config.created", config.id, name=config.name)
+            return config
 
     def _sealed_headers(self, values: dict[str, Any], before: Mapping[str, str] | None = None) -> dict[str, Any]:
         """A config's values as they are kept: what authenticates is sealed, or stays as it was where it is hidden."""
@@ -87,6 +90,7 @@ class CrawlSettingsService:
             if not changes:
                 return known
             changes = self._sealed_headers(changes, known.headers)
+            await note_act(connection, principal, "config.changed", config_id, fields=sorted(changes))
             return await CrawlConfigs(connection).update(principal.tenant_id, config_id, **changes)
 
     async def delete_config(self, principal: Principal, config_id: str) -> None:
@@ -94,6 +98,7 @@ class CrawlSettingsService:
         async with self._database.writing() as connection:
             await CrawlConfigs(connection).get(principal.tenant_id, config_id)
             await CrawlConfigs(connection).delete(principal.tenant_id, config_id)
+            await note_act(connection, principal, "config.deleted", config_id)
 
     async def host(self, principal: Principal, host: str) -> HostSettings:
         """What is set for a host; nothing set means the defaults."""
@@ -110,6 +115,7 @@ class CrawlSettingsService:
         settings = replace(await self.host(principal, host), updated_at=utc_now(), **changes)
         async with self._database.writing() as connection:
             await Hosts(connection).delete(principal.tenant_id, settings.host)
+            await note_act(connection, principal, "host.changed", settings.host, **changes)
             return await Hosts(connection).add(settings)
 
     async def hosts(self, principal: Principal, *, limit: int, offset: int) -> Page[HostSettings]:
@@ -131,6 +137,7 @@ class CrawlSettingsService:
         name = (await self.known_host(principal, host)).host
         async with self._database.writing() as connection:
             await Hosts(connection).delete(principal.tenant_id, name)
+            await note_act(connection, principal, "host.forgotten", name)
 
     async def create_proxy(
         self, principal: Principal, *, name: str, servers: Sequence[Mapping[str, Any]], **values: Any
@@ -139,6 +146,7 @@ class CrawlSettingsService:
         proxy = Proxy(tenant_id=principal.tenant_id, name=name, servers=(), **values)
         proxy = replace(proxy, servers=self._sealed(proxy.id, servers))
         async with self._database.writing() as connection:
+            await note_act(connection, principal, "proxy.created", proxy.id, name=name, servers=len(proxy.servers))
             return await Proxies(connection).add(proxy)
 
     def _sealed(
@@ -182,6 +190,7 @@ class CrawlSettingsService:
                 return known
             if "servers" in changes:
                 changes["servers"] = self._sealed(proxy_id, changes["servers"], known.servers)
+            await note_act(connection, principal, "proxy.changed", proxy_id, fields=sorted(changes))
             return await Proxies(connection).update(principal.tenant_id, proxy_id, **changes)
 
     async def delete_proxy(self, principal: Principal, proxy_id: str) -> None:
@@ -189,6 +198,7 @@ class CrawlSettingsService:
         async with self._database.writing() as connection:
             await Proxies(connection).get(principal.tenant_id, proxy_id)
             await Proxies(connection).delete(principal.tenant_id, proxy_id)
+            await note_act(connection, principal, "proxy.deleted", proxy_id)
 
     async def test_proxy(self, principal: Principal, proxy_id: str, url: str = PROXY_TEST_URL) -> list[ProxyCheck]:
         """Fetch a page through each server in turn."""
@@ -225,7 +235,7 @@ class CrawlSettingsService:
     ) -> Plan:
         """A site that is crawled on a schedule: a plan, seen through the eyes of specification 001."""
         require(principal, Scope.WRITE)
-        start_url = normalize_url(url_pattern)
+        start_url = self._start_url(url_pattern)
         check_cron(schedule_cron)
         await self._check_parts(principal, crawl_config_id, collection_id)
         settings = {"start_url": start_url, "restrict_to_child_urls": False, "restrict_to_subdomain": True}
@@ -245,6 +255,11 @@ class CrawlSettingsService:
         )
         async with self._database.writing() as connection:
             return await Plans(connection).add(plan)
+
+    def _start_url(self, text: str) -> str:
+        url = normalize_url(text)
+        self._crawler.network.guard.check_host(parse_url(url).host)
+        return url
 
     async def _check_parts(self, principal: Principal, config_id: str | None, collection_id: str | None) -> None:
         await self.config(principal, config_id)
@@ -272,7 +287,7 @@ class CrawlSettingsService:
         plan = await self.source(principal, source_id)
         settings = dict(plan.repository_settings)
         if "url_pattern" in changes:
-            settings["start_url"] = normalize_url(changes["url_pattern"])
+            settings["start_url"] = self._start_url(changes["url_pattern"])
         if "crawl_config_id" in changes:
             settings["crawl_config_id"] = changes["crawl_config_id"]
         collection_id = changes.get("collection_id", plan.ingestion_settings.collection_id)

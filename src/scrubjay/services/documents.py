@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from scrubjay.crawl.urls import MAX_URL_LENGTH, hash_url, normalize_url, registrable_domain
-from scrubjay.errors import Conflict, InvalidRequest, NotFound
+from scrubjay.errors import Conflict, Forbidden, InvalidRequest, NotFound
 from scrubjay.ingest.chunking import compile_pattern
 from scrubjay.ingest.cleanup import mark_for_removal, retire
 from scrubjay.ingest.document_writer import document_address, natural_key
@@ -32,8 +32,9 @@ from scrubjay.model.content import (
 )
 from scrubjay.model.job import FINISHED_STATES, Job
 from scrubjay.model.page import Page
-from scrubjay.model.tenant import Principal, Scope
+from scrubjay.model.tenant import DEFAULT_TENANT_ID, Principal, Scope
 from scrubjay.services.access import require
+from scrubjay.services.acts import note_act
 from scrubjay.services.collections import clean_tag
 from scrubjay.services.jobs import JobService
 from scrubjay.storage.blobs import BlobStore
@@ -54,6 +55,7 @@ MAX_TAGS = 100
 OTHER_SCHEMES = frozenset({"api", "file", "s3", "upload"})
 MAX_DIFF_LINES = 20_000
 _LOOK_SECONDS = 0.04
+_LONGEST_LOOK_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,7 +217,7 @@ class DocumentService:
 
     async def _wait(self, principal: Principal, job: Job, ids: Sequence[str], seconds: float) -> None:
         """Until the job has finished and the index has caught up, or the time is over."""
-        deadline = time.monotonic() + seconds
+        deadline, pause = time.monotonic() + seconds, _LOOK_SECONDS
         while time.monotonic() < deadline:
             if not job.is_finished:
                 job = await self._jobs.get(principal, job.id)
@@ -224,7 +226,8 @@ class DocumentService:
                     found = await Documents(connection).by_ids(ids)
                 if all(document.index_due_at is None for document in found.values()):
                     return
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(pause)
+            pause = min(pause * 1.5, _LONGEST_LOOK_SECONDS)  # many may be waiting
 
     async def page(self, principal: Principal, query: DocumentQuery) -> Page[Document]:
         require(principal, Scope.READ)
@@ -357,6 +360,7 @@ class DocumentService:
             async with self._database.writing() as connection:
                 known = await Documents(connection).by_ids(part)
                 await mark_for_removal(connection, [each for each in known.values() if not each.is_purging])
+                await note_act(connection, principal, "documents.purged", part[0], document_ids=part)
             self._wake()
 
     async def tag(self, principal: Principal, document_id: str, names: Sequence[str]) -> Sequence[Tag]:
@@ -407,6 +411,10 @@ class DocumentService:
     async def rebuild(self, principal: Principal) -> Job:
         """Have the whole index built anew, for all tenants; the old one serves until the new one is complete."""
         require(principal, Scope.ADMIN)
+        if principal.tenant_id != DEFAULT_TENANT_ID:
+            raise Forbidden("Only an admin of the default tenant may build the index anew.")
+        async with self._database.writing() as connection:
+            await note_act(connection, principal, "index.rebuilt")
         return await self._jobs.submit(principal, REINDEX_KIND, {})
 
     async def _check_collections(self, tenant_id: str, collection_ids: set[str | None]) -> None:

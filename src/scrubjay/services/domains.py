@@ -12,16 +12,21 @@ from scrubjay.errors import InvalidRequest, NotFound
 from scrubjay.model.tenant import Principal, Scope
 from scrubjay.services.access import require
 from scrubjay.services.action_jobs import ActionJobService
+from scrubjay.services.acts import note_act
 from scrubjay.services.domain_crawls import CRAWL_ACTIONS
 from scrubjay.services.inventory import InventoryService
 from scrubjay.services.verbs import Tell, Verb, silently
+from scrubjay.storage.database import Database
 
 MAX_STORE_NAME = 256  # as OpenAI has it; a domain's own name may be longer
 FIELDS = ("name", "description", "vector_store_name", "vector_store_id", *SOURCE_LISTS)
 
 
 class DomainService:
-    def __init__(self, store: DomainStore, inventory: InventoryService, jobs: ActionJobService) -> None:
+    def __init__(
+        self, database: Database, store: DomainStore, inventory: InventoryService, jobs: ActionJobService
+    ) -> None:
+        self._database = database
         self._store = store
         self._inventory = inventory
         self._jobs = jobs
@@ -123,6 +128,8 @@ class DomainService:
             await self._jobs.require_idle(principal, domain_id, CRAWL_ACTIONS)
             await tell(f"Deleting domain '{domain_id}'...")
             if not dry_run:
+                async with self._database.writing() as connection:  # before: files know no transaction
+                    await note_act(connection, principal, "domain.deleted", domain_id)
                 await asyncio.to_thread(self._store.delete, principal.tenant_id, domain_id)
         return show_domain(domain)
 

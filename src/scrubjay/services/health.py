@@ -13,6 +13,7 @@ from scrubjay.ingest.catalog import IndexCatalog
 from scrubjay.ingest.consistency import Consistency
 from scrubjay.model.tenant import Principal, Scope
 from scrubjay.services.access import require
+from scrubjay.services.acts import note_act
 from scrubjay.settings import Settings
 from scrubjay.storage.blobs import BlobStore
 from scrubjay.storage.cache import Cache, CacheStats
@@ -76,6 +77,8 @@ class Health:
     async def clear_cache(self, principal: Principal) -> int:
         """Forget cached answers, pages and vectors; counters and circuits stay."""
         require(principal, Scope.ADMIN)
+        async with self._database.writing() as connection:
+            await note_act(connection, principal, "cache.cleared")
         return await self._cache.clear(CACHED_PREFIX)
 
     async def stats(self, principal: Principal) -> dict[str, Any]:

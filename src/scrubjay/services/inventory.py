@@ -25,12 +25,15 @@ from scrubjay.backend.verbs import Outcome, Tell, silently
 from scrubjay.errors import InvalidRequest
 from scrubjay.model.tenant import Principal, Scope
 from scrubjay.services.access import require
+from scrubjay.services.acts import note_act
+from scrubjay.storage.database import Database
 
 __all__ = ["InventoryService", "Outcome", "Tell", "Window"]
 
 
 class InventoryService:
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, database: Database, backend: Backend) -> None:
+        self._database = database
         self._backend = backend
 
     @property
@@ -41,7 +44,14 @@ class InventoryService:
     async def pass_on(self, principal: Principal, passage: Passage, scope: Scope) -> Relayed:
         """A request as its client sent it, to whoever is behind the backend; `scope` is what it takes."""
         require(principal, scope)
+        if scope is Scope.ADMIN:
+            await self._note(principal, "relay.sent", f"{passage.method} {passage.path}")
         return await self._backend.pass_on(principal.tenant_id, passage)
+
+    async def _note(self, principal: Principal, action: str, target_id: str, **details: Any) -> None:
+        """Before the act: the backend has transactions of its own, or is somebody else's."""
+        async with self._database.writing() as connection:
+            await note_act(connection, principal, action, target_id, **details)
 
     # Files
 
@@ -115,6 +125,9 @@ class InventoryService:
     ) -> Outcome:
         """Delete a vector store; `with_files`: all its files everywhere first. `tell` hears each step."""
         require(principal, Scope.ADMIN)
+        if not dry_run:
+            await self._backend.vector_store(principal.tenant_id, store_id)
+            await self._note(principal, "vector_store.deleted", store_id, with_files=with_files)
         return await verbs.delete_store(
             self._backend, principal.tenant_id, store_id, with_files=with_files, dry_run=dry_run, tell=tell
         )
@@ -259,6 +272,9 @@ class InventoryService:
     ) -> Outcome:
         """Delete an assistant; `with_files`: the files of its vector stores everywhere and the stores first."""
         require(principal, Scope.ADMIN if with_files else Scope.WRITE)
+        if with_files and not dry_run:
+            await self._backend.assistant(principal.tenant_id, assistant_id)
+            await self._note(principal, "assistant.deleted", assistant_id, with_files=True)
         return await verbs.delete_assistant(
             self._backend, principal.tenant_id, assistant_id, with_files=with_files, dry_run=dry_run, tell=tell
         )

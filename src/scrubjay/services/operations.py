@@ -18,6 +18,7 @@ from scrubjay.model.tenant import Principal, Scope
 from scrubjay.operations.enumeration_file import EnumerationFiles
 from scrubjay.operations.enumeration_reading import Enumeration, read_enumeration
 from scrubjay.services.access import require
+from scrubjay.services.acts import note_act
 from scrubjay.storage.database import Database
 from scrubjay.storage.documents import DocumentRow, Documents
 from scrubjay.storage.operations import OperationRow, Operations
@@ -101,6 +102,7 @@ class OperationService:
             raise Conflict(f"Operation '{operation_id}' is still running; stop its plan first.")
         async with self._database.writing() as connection:
             await Operations(connection).delete(principal.tenant_id, operation_id)
+            await note_act(connection, principal, "operation.deleted", operation_id, plan_id=plan_id)
         await asyncio.to_thread(self._files.remove, plan_id, operation_id)
 
     async def enumeration(self, principal: Principal, plan_id: str, operation_id: str) -> Path:

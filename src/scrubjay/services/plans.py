@@ -41,6 +41,7 @@ from scrubjay.operations.freshness import SAMPLE, expected_staleness
 from scrubjay.operations.scheduler import PlanScheduler
 from scrubjay.operations.timing import first_due, next_due
 from scrubjay.services.access import require
+from scrubjay.services.acts import note_act
 from scrubjay.services.jobs import JobService
 from scrubjay.storage.collections import Collections
 from scrubjay.storage.configs import CrawlConfigs
@@ -193,16 +194,16 @@ class PlanService:
         """Stop the plan and remove it, with its operations, its ledger and its files; its documents if asked to."""
         require(principal, Scope.ADMIN)
         plan = await self.get(principal, plan_id)
-        await self._delete(plan)
+        await self._delete(principal, plan, with_documents=with_documents)
         if with_documents:  # after the run was stopped, which may have added some until then
             await self._remove_documents(plan)
 
     async def delete_source(self, principal: Principal, plan_id: str) -> None:
         """Specification 001 lets whoever may write remove a source; its documents stay."""
         require(principal, Scope.WRITE)
-        await self._delete(await self.get(principal, plan_id))
+        await self._delete(principal, await self.get(principal, plan_id))
 
-    async def _delete(self, plan: Plan) -> None:
+    async def _delete(self, principal: Principal, plan: Plan, *, with_documents: bool = False) -> None:
         async with self._database.writing() as connection:
             operation = await Operations(connection).of_plan(plan.id, plan.operation_id or "")
             if operation is not None and operation.job_id is not None:
@@ -211,6 +212,9 @@ class PlanService:
             await CrawledPages(connection).remove_scope(plan.id)
             await SiteMemories(connection).remove_scope(plan.id)
             await Plans(connection).delete(plan.tenant_id, plan.id)
+            await note_act(
+                connection, principal, "plan.deleted", plan.id, name=plan.name, with_documents=with_documents
+            )
         await asyncio.to_thread(self._files.remove_plan, plan.id)
         await self._jobs.tell()
 

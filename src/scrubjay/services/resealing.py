@@ -16,6 +16,7 @@ from scrubjay.connectors.web_job import AUTH_CONTEXT, HEADER_CONTEXT
 from scrubjay.errors import Forbidden, SecretUnreadable
 from scrubjay.model.tenant import DEFAULT_TENANT_ID, Principal, Scope
 from scrubjay.services.access import require
+from scrubjay.services.acts import note_act
 from scrubjay.storage.database import Database
 from scrubjay.storage.secrets import SecretBox, sealed_with
 from scrubjay.storage.tables import metadata
@@ -45,6 +46,8 @@ class Resealing:
         require(principal, Scope.ADMIN)
         if principal.tenant_id != DEFAULT_TENANT_ID:
             raise Forbidden("Only an admin of the default tenant may seal secrets anew.")
+        async with self._database.writing() as connection:
+            await note_act(connection, principal, "secrets.resealed", self._secrets.key_id)
         done = Resealed()
         for table in metadata.sorted_tables:
             if _sealing_columns(table):
@@ -84,6 +87,9 @@ class Resealing:
             key_id = sealed_with(value)
             return value if key_id in (None, self._secrets.key_id) else self._reseal_text(value, row_id, name, done)
         if isinstance(value, Mapping):
+            # A job's own webhook, which waits in its payload and in the outbox, is sealed for its own id.
+            own_id = value.get("id")
+            row_id = own_id if isinstance(own_id, str) else row_id
             return {key: self._reseal_value(inner, row_id, str(key), done) for key, inner in value.items()}
         if isinstance(value, list | tuple):
             return type(value)(self._reseal_value(inner, row_id, name, done) for inner in value)

@@ -15,6 +15,7 @@ from scrubjay.model.page import Page
 from scrubjay.model.tenant import Principal, Scope
 from scrubjay.operations.rules import chunking_of
 from scrubjay.services.access import require
+from scrubjay.services.acts import note_act
 from scrubjay.services.collections import clean_tag
 from scrubjay.services.documents import Upload
 from scrubjay.storage.collections import CollectionRow, Collections
@@ -80,7 +81,7 @@ class RuleService:
     async def delete(self, principal: Principal, rule_id: str) -> None:
         """Remove a rule that no plan needs."""
         require(principal, Scope.ADMIN)
-        await self.get(principal, rule_id)
+        rule = await self.get(principal, rule_id)
         async with self._database.writing() as connection:
             after = ""
             while plans := await Plans(connection).all(after):
@@ -89,6 +90,7 @@ class RuleService:
                         raise Conflict(f"The rule is used by the plan '{plan.name}'.")
                 after = plans[-1].id
             await IngestionRules(connection).delete(principal.tenant_id, rule_id)
+            await note_act(connection, principal, "rule.deleted", rule_id, name=rule.name)
 
     async def apply(self, principal: Principal, rule_id: str, upload: Upload) -> Upload:
         """An upload as a rule wants it; what is said of the upload itself wins."""

@@ -35,7 +35,7 @@ class Verbs:
 
     @property
     def kinds(self) -> tuple[JobKind, ...]:
-        return (JobKind(name=ACTION_KIND, handler=self._work, max_retries=0),)
+        return (JobKind(name=ACTION_KIND, handler=self._work, max_retries=0, is_waited_for=True),)
 
     async def run(self, principal: Principal, name: str, values: Mapping[str, Any], tell: Tell = silently) -> Any:
         verb = self._verbs[name]

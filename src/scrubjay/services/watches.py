@@ -16,6 +16,7 @@ from scrubjay.model.page import Page
 from scrubjay.model.tenant import DEFAULT_TENANT_ID, Principal, Scope
 from scrubjay.model.watching import ItemState, Story, Throttle, ThrottleLevel, Watch, WatchItem, WatchKind
 from scrubjay.services.access import require
+from scrubjay.services.acts import note_act
 from scrubjay.settings import Settings
 from scrubjay.storage.collections import Collections
 from scrubjay.storage.database import Database
@@ -209,6 +210,7 @@ class WatchService:
             raise InvalidRequest(f"reason must have at most {REASON_LENGTH} characters.", field="reason")
         async with self._database.writing() as connection:
             await Throttles(connection).put(Throttle(level=level, reason=reason, changed_at=utc_now()))
+            await note_act(connection, principal, "watches.throttled", str(level), reason=reason)
         return await self.throttle(principal)
 
     def _check_url(self, text: str) -> str:

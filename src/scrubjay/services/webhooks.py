@@ -24,6 +24,7 @@ from scrubjay.model.webhook import (
     describe,
 )
 from scrubjay.services.access import require
+from scrubjay.services.acts import note_act
 from scrubjay.storage.database import Database
 from scrubjay.storage.deliveries import Deliveries, DeliveryRow
 from scrubjay.storage.plans import Plans
@@ -83,6 +84,9 @@ class WebhookService:
             own = (WebhookRow.tenant_id == principal.tenant_id, WebhookRow.job_id.is_(None))
             if await Webhooks(connection).count(*own) >= MAX_WEBHOOKS:
                 raise Conflict(f"There are {MAX_WEBHOOKS} webhooks already; every event would be sent to each of them.")
+            await note_act(
+                connection, principal, "webhook.created", webhook.id, host=webhook.host, events=webhook.events
+            )
             return Created(await Webhooks(connection).add(webhook), secret)
 
     def _new(
@@ -153,6 +157,7 @@ class WebhookService:
                 await Deliveries(connection).end_pending(webhook_id, SWITCHED_OFF)
             if values:
                 await Webhooks(connection).change(webhook_id, **values)
+                await note_act(connection, principal, "webhook.changed", webhook_id, fields=sorted(changes))
             changed = await Webhooks(connection).get(principal.tenant_id, webhook_id)
         await self._signals.outbox()
         return changed
@@ -194,6 +199,7 @@ class WebhookService:
         async with self._database.writing() as connection:
             await Webhooks(connection).get(principal.tenant_id, webhook_id)
             await Webhooks(connection).delete(principal.tenant_id, webhook_id)
+            await note_act(connection, principal, "webhook.deleted", webhook_id)
 
     async def rotate(
         self, principal: Principal, webhook_id: str, *, secret: str | None = None, grace_hours: float = GRACE_HOURS
@@ -212,6 +218,7 @@ class WebhookService:
                 sealed_previous_secret=known.sealed_secret,
                 previous_secret_until=utc_now() + timedelta(hours=grace_hours),
             )
+            await note_act(connection, principal, "webhook.rotated", webhook_id, grace_hours=grace_hours)
             return Created(await Webhooks(connection).get(principal.tenant_id, webhook_id), secret)
 
     async def test(self, principal: Principal, webhook_id: str) -> Delivery:

@@ -85,6 +85,10 @@ class Cache(Protocol):
 
     async def dismiss(self, key: str, token: str) -> None: ...
 
+    async def dismiss_all(self, key: str, prefix: str) -> None:
+        """Whoever is in with a token that begins so has left, for somebody who knows that it is gone."""
+        ...
+
     async def defer(self, key: str, seconds: float) -> None:
         """Admit nobody for so long."""
         ...

@@ -132,6 +132,12 @@ class MemoryCache:
         if gate is not None:
             gate.inside.pop(token, None)
 
+    async def dismiss_all(self, key: str, prefix: str) -> None:
+        gate = self._gates.get(key)
+        if gate is not None:
+            for token in [each for each in gate.inside if each.startswith(prefix)]:
+                del gate.inside[token]
+
     async def defer(self, key: str, seconds: float) -> None:
         now = time.monotonic()
         gate = self._gates.get(key) or self._open_gate(key, now)

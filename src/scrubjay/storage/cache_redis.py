@@ -3,7 +3,7 @@
 import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
-from typing import cast
+from typing import Any, cast
 
 from redis.asyncio import BlockingConnectionPool, ConnectionPool, Redis
 from redis.asyncio.client import PubSub
@@ -227,6 +227,13 @@ class RedisCache:
     async def dismiss(self, key: str, token: str) -> None:
         with _unavailable():
             await self._redis.zrem(f"{PREFIX}{key}:inside", token)
+
+    async def dismiss_all(self, key: str, prefix: str) -> None:
+        with _unavailable():
+            inside: list[Any] = await self._redis.zrange(f"{PREFIX}{key}:inside", 0, -1)
+            gone: list[bytes] = [token for token in inside if token.startswith(prefix.encode())]
+            if gone:
+                await self._redis.zrem(f"{PREFIX}{key}:inside", *gone)
 
     async def defer(self, key: str, seconds: float) -> None:
         with _unavailable():

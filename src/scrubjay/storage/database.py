@@ -4,6 +4,7 @@ The same statements run on SQLite (embedded default), PostgreSQL and MariaDB/MyS
 """
 
 import asyncio
+import sqlite3
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -61,8 +62,9 @@ class Database:
             driver = await _driver(writer)
             driver.hop(long)
             try:
-                async with writer.begin():
-                    yield writer
+                with _told_as_unavailable():
+                    async with writer.begin():
+                        yield writer
             except BaseException:
                 await self._close_writer()  # whatever broke, the next writer starts on a fresh connection
                 raise
@@ -135,13 +137,25 @@ class Database:
 
 @contextmanager
 def _told_as_unavailable() -> Iterator[None]:
-    """A server that hangs up in the middle is not the caller's fault: it may simply try again."""
+    """A server that hangs up in the middle or has no room left is not the caller's fault: it may simply try again."""
     try:
         yield
     except DBAPIError as error:
+        if _has_no_room(error):
+            raise Unavailable(f"The database has no room left: {_reason(error)}.") from error
         if not error.connection_invalidated:
             raise
         raise Unavailable(f"The database hung up: {_reason(error)}.") from error
+
+
+def _has_no_room(error: DBAPIError) -> bool:
+    """As SQLite, PostgreSQL, and MariaDB or MySQL say it."""
+    cause = error.orig
+    return (
+        getattr(cause, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
+        or getattr(cause, "sqlstate", None) == "53100"
+        or (cause is not None and cause.args[:1] in ((1021,), (1114,)))
+    )
 
 
 async def _throw_away(connection: AsyncConnection) -> None:

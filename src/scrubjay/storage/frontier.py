@@ -130,6 +130,11 @@ class Frontier(Repository[FrontierItem]):
         """Forget a crawl's URLs: it is over."""
         await self.connection.execute(delete(FrontierRow).where(FrontierRow.job_id == job_id))
 
+    async def leased_hosts(self, job_id: str) -> Sequence[str]:
+        """The hosts that whoever leased something may be asking."""
+        leased = [FrontierRow.job_id == job_id, FrontierRow.status == FrontierStatus.LEASED]
+        return list((await self.connection.execute(select(FrontierRow.host).where(*leased).distinct())).scalars())
+
     async def release(self, job_id: str) -> None:
         """Give back what is leased, whoever leased it: for the one run that holds the job."""
         await self.connection.execute(

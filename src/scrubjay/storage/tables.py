@@ -2,6 +2,7 @@
 
 from scrubjay.storage import (
     agents,
+    audit_log,
     chunks,
     collections,
     configs,
@@ -49,6 +50,6 @@ NOUNS = (
     ledger, configs, hosts, proxies, frontier, frontier_mail, sharded_crawls, documents, versions, document_logs,
     chunks, embeddings, outbox,
     watches, webhooks, deliveries, numbered_jobs, inventory, crawled_pages, site_memories,
-    contents, generations, ingest_queue, vocabulary, operation_items, turns, agents, discarded_bodies,
+    contents, generations, ingest_queue, vocabulary, operation_items, turns, agents, discarded_bodies, audit_log,
 )  # fmt: skip
 metadata = Base.metadata

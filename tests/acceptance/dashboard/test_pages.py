@@ -156,7 +156,7 @@ async def test_every_page_shows_what_is_there_and_nothing_of_another_tenant(
         if place.pattern.endswith(STREAM) or place.pattern == "/ui/static/{asset}":
             continue
         path = place.path(ids)
-        needs_write = place.pattern.endswith(("/new", "/edit"))
+        needs_write = place.pattern.endswith(("/new", "/edit", "/audit"))
         assert (await admin.get(path)).status_code == 200, place
         assert (await reader.get(path)).status_code == (403 if needs_write else 200), place
         theirs = await stranger.get(path)

@@ -59,7 +59,7 @@ NEEDED = {
                 "/jobs/{job_id} /proxies/{proxy_id} /sources/{source_id} /tags/{tag_id} /webhooks/{webhook_id}",
             },
             ADMIN: {
-                "GET": "/api-keys /api-keys/{key_id}",
+                "GET": "/api-keys /api-keys/{key_id} /audit",
                 "POST": "/api-keys /api-keys/{key_id}/rotate",
                 "PATCH": "/api-keys/{key_id}",
                 "DELETE": "/api-keys/{key_id} /cache /collections/{collection_id}",

@@ -208,7 +208,7 @@ async def test_another_tenants_things_do_not_exist(house: House, admin: Key) -> 
                 answer = await house.ask(place.method, path, stranger, **body)
                 assert (answer.status_code, answer.json()["code"]) == (404, "NOT_FOUND"), (place, identifier)
                 asked += 1
-    assert asked == 14
+    assert asked == 16
     assert (await house.jay.jobs.get(house.admin, job.id)).state == "pending"
     assert (await house.jay.access.get_key(house.admin, admin.record.id)) == admin.record
 

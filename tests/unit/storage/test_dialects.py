@@ -32,6 +32,7 @@ from scrubjay.model.plan import Change, Fate, WorkState
 from scrubjay.model.watching import Throttle, ThrottleLevel
 from scrubjay.settings import Settings
 from scrubjay.storage import schema
+from scrubjay.storage.audit_log import AuditLog
 from scrubjay.storage.chunks import Chunks
 from scrubjay.storage.contents import Contents
 from scrubjay.storage.crawled_pages import CrawledPages
@@ -343,6 +344,10 @@ def own_calls(family: Family) -> Mapping[type[Repository[Any]], Mapping[str, Cal
         await outbox.add(example(Outbox, family))
         assert await outbox.remove_before(LATER + timedelta(days=1), 5)
 
+    async def remove_old_acts(acts: AuditLog) -> None:
+        await acts.add(example(AuditLog, family))
+        assert await acts.remove_before(LATER, 5)
+
     async def remove_old_deliveries(deliveries: Deliveries) -> None:
         await deliveries.add(example(Deliveries, family))
         assert await deliveries.remove_before(LATER, 5)
@@ -432,6 +437,7 @@ def own_calls(family: Family) -> Mapping[type[Repository[Any]], Mapping[str, Cal
             "finish": lambda frontier: frontier.finish(job_id, "h", "l", FrontierStatus.COMPLETED),
             "settle": lambda frontier: frontier.settle(job_id, [("h", FrontierStatus.COMPLETED, None)]),
             "release": lambda frontier: frontier.release(job_id),
+            "leased_hosts": lambda frontier: frontier.leased_hosts(job_id),
             "note_of": lambda frontier: frontier.note_of(job_id, "h"),
             "tally": lambda frontier: frontier.tally(job_id),
             "clear": lambda frontier: frontier.clear("x"),
@@ -482,6 +488,7 @@ def own_calls(family: Family) -> Mapping[type[Repository[Any]], Mapping[str, Cal
             "history": lambda ledger: ledger.history(family.plan.id),
         },
         Turns: {"take": take_turn},
+        AuditLog: {"remove_before": remove_old_acts},
         DiscardedBodies: {
             "note": lambda bodies: bodies.note(["a" * 64], MOMENT),
             "due": lambda bodies: bodies.due(LATER, 5),

@@ -38,6 +38,7 @@ def _reader(prefix: str) -> BeforeValidator:
 
 
 CollectionRef = Annotated[str, _reader("coll"), _SCHEMA]
+KeyRef = Annotated[str, _reader("cred"), _SCHEMA]
 TagRef = Annotated[str, _reader("tag"), _SCHEMA]
 ConfigRef = Annotated[str, _reader("ccfg"), _SCHEMA]
 ProxyRef = Annotated[str, _reader("prx"), _SCHEMA]

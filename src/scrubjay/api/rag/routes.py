@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query, Response
 from starlette.responses import JSONResponse
 
 from scrubjay.api.deps import Jay, Who
-from scrubjay.api.rag import collections, crawls, documents, search, settings, webhooks
+from scrubjay.api.rag import audit, collections, crawls, documents, search, settings, webhooks
 from scrubjay.api.rag.ids import JobId, KeyId
 from scrubjay.api.rag.schemas import (
     ChangeKeyRequest,
@@ -37,7 +37,7 @@ router = APIRouter(
     },
 )
 
-for part in (documents, collections, search, crawls, settings, webhooks):
+for part in (documents, collections, search, crawls, settings, webhooks, audit):
     router.include_router(part.router)
 
 

@@ -35,7 +35,7 @@ def upgrade() -> None:
         sa.Column("url", types.LONG_TEXT, nullable=False),
         sa.Column("depth", sa.Integer(), nullable=False),
         sa.Column("redirects", sa.Integer(), nullable=False),
-        sa.Column("score", sa.Float(), nullable=False),
+        sa.Column("score", sa.Double(), nullable=False),
         sa.Column("parent_url", types.LONG_TEXT, nullable=True),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_frontier_mail")),
         **MYSQL,
