@@ -39,7 +39,7 @@ test: install ## Run the tests but the slowest; what needs a missing server is s
 test-all: install ## Run all tests; a missing server is a failure
 	env $(MEMORY) SCRUBJAY_TEST_REQUIRE_SERVERS=1 $(BIN)/python -m pytest $(PARALLEL) -m 'not repeat' --durations=25
 
-test-repeat: install ## Run once more on PostgreSQL what test-all runs on SQLite
+test-repeat: install ## Run what takes longest, and once more on PostgreSQL what test-all runs on SQLite
 	env $(MEMORY) SCRUBJAY_TEST_REQUIRE_SERVERS=1 $(BIN)/python -m pytest $(PARALLEL) -m repeat
 
 check: install ## Lint, types, import layers, generated docs

@@ -46,6 +46,7 @@ SLOW = (
     "integration/test_sharepoint.py",
     "integration/test_watches.py",
     "integration/test_webhooks.py",
+    "security",
     "unit/connectors/sharepoint",
     "unit/crawl/test_politeness.py",
 )

@@ -28,8 +28,13 @@ def note(recoveries: Sequence[Recovery], day: Day | None, *, seed: int, missing:
         "load": list(os.getloadavg()),
         "missing": missing,
         "faults": [asdict(each) for each in recoveries],
-        "day": None if day is None else asdict(day),
+        "day": None if day is None else _plain(day),
     }
+
+
+def _plain(day: Day) -> dict[str, Any]:
+    # `asdict` makes counters of pairs out of counters.
+    return {name: dict(value) if isinstance(value, Counter) else value for name, value in vars(day).items()}
 
 
 def describe(run: Mapping[str, Any]) -> str:

@@ -8,6 +8,7 @@ import asyncio
 import json
 import logging
 import random
+import signal
 from pathlib import Path
 
 from tests.chaos.arena import open_arena
@@ -46,6 +47,9 @@ def main() -> None:
     logging.getLogger("httpx").setLevel(logging.WARNING)
     if options.seed is None:
         options.seed = random.SystemRandom().randrange(10**6)
+    # Asked to end in either way, it takes everything down that it started.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     print(f"seed {options.seed}", flush=True)
     recoveries, day, missing = asyncio.run(suffer(options))
     found = note(recoveries, day, seed=options.seed, missing=missing)

@@ -36,8 +36,7 @@ async def cluster() -> AsyncIterator[tuple[Arena, Traffic]]:
         Fault("postgres", Harm.KILL),
         Fault("redis", Harm.STOP),
         Fault("s3", Harm.KILL),
-        Fault("models", Harm.STOP),
-        Fault("site", Harm.KILL),
+        Fault("site", Harm.SLOW),
     ],
     ids=str,
 )

@@ -35,7 +35,7 @@ def change(library: StoredLibrary, names: set[str], chance: random.Random) -> No
     names.discard(gone)
 
 
-@pytest.mark.slow
+@pytest.mark.repeat
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("backend", ["sqlite"], indirect=True)
 async def test_twenty_crawls_killed_at_random_moments(

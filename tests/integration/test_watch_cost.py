@@ -71,7 +71,7 @@ async def watches(room: Newsroom) -> list[Watch]:
         return list((await Watches(connection).page(WatchRow.enabled.is_(True), limit=1000)).items)
 
 
-@pytest.mark.slow
+@pytest.mark.repeat
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("backend", ["sqlite"], indirect=True)
 async def test_every_story_is_found_within_one_interval_at_a_tenth_of_the_cost_of_crawling(
