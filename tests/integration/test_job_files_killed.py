@@ -77,6 +77,7 @@ async def test_a_killed_workers_job_goes_on_and_its_file_stays_right(settings: S
     assert [each for each in folder.rglob("*") if each.is_file()] == [path]
 
 
+@pytest.mark.repeat
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("backend", [pytest.param("postgres", marks=pytest.mark.postgres)], indirect=True)
 async def test_two_workers_and_two_servers_share_a_folder_and_the_numbers(settings: Settings, tmp_path: Path) -> None:

@@ -112,7 +112,7 @@ async def test_a_job_survives_twenty_kills_of_the_only_worker(
 
 
 @on_postgres
-@pytest.mark.slow
+@pytest.mark.repeat
 @pytest.mark.timeout(240)
 async def test_a_job_survives_twenty_kills_of_the_worker_that_has_it(
     shop: Workshop, settings: Settings, tmp_path: Path, chance: random.Random

@@ -217,14 +217,16 @@ def test_a_deleted_document_is_not_found_until_it_is_restored(shelf: Shelf, own_
     assert OWLS in own_shelf.good("search", "owls")
 
 
-def test_a_purged_document_leaves_nothing_on_the_disk(own_shelf: Shelf) -> None:
+def test_a_purged_document_leaves_nothing_but_a_body_put_aside(own_shelf: Shelf) -> None:
     document = own_shelf.id_of("owls.txt")
-    bodies = sum(path.is_file() for path in (own_shelf.home / "blobs").rglob("*"))
+    blobs = own_shelf.home / "blobs"
+    bodies = sum(path.is_file() for path in blobs.rglob("*"))
 
     assert own_shelf.good("rm", "--purge", document) == f"Purged {document}\n"
 
     the_sentence(own_shelf.run("show", document), document)
-    assert sum(path.is_file() for path in (own_shelf.home / "blobs").rglob("*")) == bodies - 1
+    aside = sum(path.is_file() for path in (blobs / "discarded").rglob("*"))
+    assert (aside, sum(path.is_file() for path in blobs.rglob("*")) - aside) == (1, bodies - 1)
     with closing(sqlite3.connect(own_shelf.home / "scrubjay.db")) as database:
         for table in ("documents", "document_versions", "chunks", "document_logs"):
             column = "id" if table == "documents" else "document_id"
