@@ -58,7 +58,9 @@ async def test_a_story_of_five_sources_breaks_once_and_fifty_unrelated_ones_do_n
         share = {host: entries[: 1 + (step + 1) * 10] for host, entries in feeds.items()}
         for host, entries in share.items():
             publish(site, f"/{host}/feed", entries, host)
-        await asyncio.gather(*(room.poll(watch) for watch in watches))
+        # One after the other: which of two alike stories is there first decides where a third belongs.
+        for watch in watches:
+            await room.poll(watch)
 
     [story] = await room.stories(breaking=True)
     assert story.source_count == 5
