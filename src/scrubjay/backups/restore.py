@@ -134,17 +134,20 @@ class BackupRestorer:
                 f"The database holds something already (in {table}); restore into an empty one, with --home or "
                 "SCRUBJAY_DATABASE_URL."
             )
+        begun_before = self._mark.exists()
         for folder in self._folders.values():
-            if folder.is_dir() and any(folder.iterdir()):
+            if not begun_before and folder.is_dir() and any(folder.iterdir()):
                 raise Conflict(f"The folder {folder} is not empty; restore into a new data folder.")
 
     async def restore(self, path: Path, found: Inspected, tell: Tell = lambda what, count: None) -> None:
-        """Bodies and files first, then all rows at once: a restore that was cut off can simply be begun again."""
+        """All rows appear at once, at the end. Until then a mark in the data folder says that files in it are ours, so
+        that a restore that was cut off can simply be begun again."""
         tables = {table.name: table for table in kept_tables()}
         unknown = sorted(set(found.tables) - set(tables))
         if unknown:
             raise InvalidRequest(f"The backup has tables that this version does not know: {', '.join(unknown)}.")
         bodies = 0
+        self._mark.touch(mode=0o600)
         async with self._database.writing(long=True) as connection:
             members = read_archive(path)
             while (member := await asyncio.to_thread(next, members, None)) is not None:
@@ -161,6 +164,11 @@ class BackupRestorer:
                     await asyncio.to_thread(_write_file, self._folders[folder] / rest, content)
             await go_on_counting(connection, list(tables.values()))
             await _forget_place(connection)
+        self._mark.unlink()
+
+    @property
+    def _mark(self) -> Path:
+        return self._settings.home / "restoring"
 
     @property
     def _folders(self) -> dict[str, Path]:

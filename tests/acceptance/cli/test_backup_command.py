@@ -183,6 +183,19 @@ def test_nothing_that_exists_is_written_over(small: Path, tmp_path: Path) -> Non
     the_sentence(run("backup", str(small), home=home), "exists already")
 
 
+def test_a_restore_that_was_cut_off_is_begun_again_and_files_of_others_are_not_touched(
+    small: Path, tmp_path: Path
+) -> None:
+    half = tmp_path / "new" / "storage" / "half.txt"
+    half.parent.mkdir(parents=True)
+    half.write_text("half")
+    the_sentence(run("restore", str(small), home=tmp_path / "new"), "is not empty")
+    assert half.read_text() == "half"
+    (tmp_path / "new" / "restoring").touch()  # as a killed restore leaves it
+    assert "Restored" in good("restore", str(small), home=tmp_path / "new")
+    assert not (tmp_path / "new" / "restoring").exists()
+
+
 @pytest.mark.parametrize("cut", [100, 5_000, -40])
 def test_a_file_that_was_cut_off_changes_nothing(small: Path, tmp_path: Path, cut: int) -> None:
     broken = tmp_path / "broken.tar.zst"
