@@ -1,7 +1,8 @@
 """How fast each index engine takes and finds chunks, beside the bare engine in the same run.
 
-Chunks are words drawn from topics over a Zipf vocabulary, and vectors lie around their topic, so that words and
-vectors both mean something. Ours and the bare engine answer the same queries in turn, so that a noisy machine is
+Chunks are words drawn from topics over a Zipf vocabulary. A document has several, topics lie near each other in fields,
+and vectors lie around all of these, so that words and vectors both mean something, and the next best of what a filter
+leaves is not far. Ours and the bare engine answer the same queries in turn, so that a noisy machine is
 equally unfair to both: read the ratios.
 """
 
@@ -34,7 +35,10 @@ from scrubjay.search.opening import open_index
 
 DIMENSIONS = 256
 VOCABULARY = 50_000
-TOPICS = 200
+FIELDS = 40
+TOPICS = 1_000
+CHUNKS_PER_DOCUMENT = 8
+APART = 0.7  # how far topics lie around their field, documents around their topic, and chunks around their document
 BATCH = 256
 WARM_UP = 20
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -64,34 +68,39 @@ class World:
         common = 1 / np.arange(3, VOCABULARY + 3)
         self._common = np.cumsum(common / common.sum())
         self._topics = self._random.integers(200, VOCABULARY, size=(TOPICS, 300))
-        self._centres = self._random.normal(size=(TOPICS, DIMENSIONS))
+        fields = self._random.normal(size=(FIELDS, DIMENSIONS))
+        self._centres = fields[self._random.integers(FIELDS, size=TOPICS)] + self._drift(TOPICS)
 
     def points(self, start: int, number: int) -> list[IndexPoint]:
         return [self._point(at) for at in range(start, start + number)]
 
     def _point(self, at: int) -> IndexPoint:
-        topic = int(self._random.integers(TOPICS))
+        page, place = divmod(at, CHUNKS_PER_DOCUMENT)
+        if place == 0:
+            self._topic = int(self._random.integers(TOPICS))
+            self._document = new_id("adoc")
+            self._centre = self._centres[self._topic] + self._drift(1)[0]
         length = int(self._random.integers(80, 280))
         drawn = np.searchsorted(self._common, self._random.random(length))
         of_topic = self._random.random(length) < 0.35
-        drawn[of_topic] = self._topics[topic][(self._random.random(int(of_topic.sum())) ** 2 * 300).astype(int)]
+        drawn[of_topic] = self._topics[self._topic][(self._random.random(int(of_topic.sum())) ** 2 * 300).astype(int)]
         return IndexPoint(
             id=new_id("chnk"),
             tenant_id=self.tenant,
-            document_id=new_id("adoc"),
-            chunk_index=0,
-            url=f"https://site{at % 50}.example.com/{at}",
-            host=f"site{at % 50}.example.com",
+            document_id=self._document,
+            chunk_index=place,
+            url=f"https://site{page % 50}.example.com/{page}",
+            host=f"site{page % 50}.example.com",
             domain="example.com",
             source=DocumentSource.CRAWL,
             content_type=ChunkContentType.PROSE,
             crawled_at=NOON,
             since=NOON,
-            collection_id=self.collections[at % len(self.collections)],
+            collection_id=self.collections[page % len(self.collections)],
             language="en",
-            title=" ".join(self._words[word] for word in self._topics[topic][:3]),
+            title=" ".join(self._words[word] for word in self._topics[self._topic][:3]),
             text=" ".join(self._words[word] for word in drawn),
-            vector=self._near(topic),
+            vector=_unit(self._centre + self._drift(1)[0]),
             stamp=str(at),
         )
 
@@ -102,13 +111,11 @@ class World:
             topic = chance.randrange(TOPICS)
             words = [self._words[self._topics[topic][int(chance.random() ** 2 * 300)]] for _ in range(3)]
             words.append(self._words[chance.randrange(100)])
-            made.append(Question(" ".join(words), self._near(topic)))
+            made.append(Question(" ".join(words), _unit(self._centres[topic] + self._drift(1)[0])))
         return made
 
-    def _near(self, topic: int) -> list[float]:
-        vector = self._centres[topic] + self._random.normal(size=DIMENSIONS) * 0.8
-        found: list[float] = (vector / np.linalg.norm(vector)).tolist()
-        return found
+    def _drift(self, number: int) -> Any:
+        return self._random.normal(size=(number, DIMENSIONS)) * APART
 
     @property
     def everything(self) -> SearchFilter:
@@ -117,6 +124,11 @@ class World:
     @property
     def one_tenth(self) -> SearchFilter:
         return SearchFilter(tenant_id=self.tenant, collection_ids=(self.collections[0],), languages=("en", "de"))
+
+
+def _unit(vector: Any) -> list[float]:
+    found: list[float] = (vector / np.linalg.norm(vector)).tolist()
+    return found
 
 
 def _make_words(number: int) -> list[str]:

@@ -31,8 +31,9 @@ from scrubjay.extract.features import (
     measure_page,
     read_phrase,
 )
-from scrubjay.extract.html import parse_html, read_head
+from scrubjay.extract.html import read_head
 from scrubjay.extract.metadata import read_metadata
+from scrubjay.extract.tree import parse_html
 from scrubjay.extract.vocabulary import read_class_words, read_words
 
 FOLDS = 5
@@ -96,17 +97,17 @@ def fold_of(domain: str, folds: int = FOLDS) -> int:
 
 def prepare(page: TruthPage) -> TrainPage | None:
     """None for a page without any text."""
-    root = parse_html(decode_html(page.html))
-    if root is None:
+    parsed = parse_html(decode_html(page.html))
+    if parsed is None:
         return None
-    title, metadata = read_metadata(root, page.url)
-    tree = cut_blocks(root)
+    title, metadata = read_metadata(parsed, page.url)
+    tree = cut_blocks(parsed)
     if not tree.blocks:
         return None
     labels = label_blocks([block.text for block in tree.blocks], page.content)
     tree.elements = []
     for block in tree.blocks:
-        block.parts, block.owners = [], []
+        block.parts, block.spans, block.link = [], [], None
     head = read_head(title, metadata, page.url)
     train = TrainPage(page.page_type, page.domain, tree, head, labels, len(words_of(page.content)))
     train.leanings = _leanings(train)

@@ -14,12 +14,11 @@ from urllib.parse import urljoin
 from xml.sax import SAXException
 
 import feedparser
-from lxml import etree
 
 from scrubjay.crawl.sitemap_parsing import parse_lastmod
 from scrubjay.crawl.urls import normal_form, parse_url
 from scrubjay.errors import FetchFailed, UrlInvalid
-from scrubjay.extract.links import text_of
+from scrubjay.extract.tree import parse_html, text_of
 
 _HTML_START = re.compile(rb"\s*+<(!doctype\s+html|html)\b", re.IGNORECASE)
 _JSON_FEED = re.compile(r"https?://(www\.)?jsonfeed\.org/version/1")
@@ -207,8 +206,8 @@ def _words(facts: Mapping[str, Any], name: str) -> str | None:
     """A title without its markup, on one line."""
     text = _text(facts.get(name))
     if text and "<" in text and (facts.get(f"{name}_detail") or {}).get("type") in _HTML_TYPES:
-        root = etree.fromstring(f"<div>{text}</div>", etree.HTMLParser(recover=True))
-        text = text if root is None else text_of(root)
+        page = parse_html(text)
+        text = text if page is None else text_of(page.body)
     return " ".join(text.split()) or None if text else None
 
 

@@ -69,14 +69,14 @@ def _extract_page(text: str, url: str, options: ExtractOptions, status: int) -> 
     extraction = _strategy(options.strategy)(text, url, options)
     if extraction.verdict is not Verdict.CONTENT:
         return extraction
-    from scrubjay.extract.html import parse_html
+    from scrubjay.extract.tree import parse_html
     from scrubjay.extract.verdicts import judge, looks_like_content
 
     # Most pages are told apart by their length alone; only a suspect is read a second time.
     body = None if options.strategy == "raw" else extraction.markdown
     if body is not None and looks_like_content(status=status, text=body):
         return extraction
-    verdict, reason = judge(status=status, text=body, title=extraction.title, root=parse_html(text), url=url)
+    verdict, reason = judge(status=status, text=body, title=extraction.title, page=parse_html(text), url=url)
     return replace(extraction, verdict=verdict, verdict_reason=reason) if verdict is not Verdict.CONTENT else extraction
 
 
@@ -104,13 +104,13 @@ def _extract_markdown(text: str, url: str, options: ExtractOptions) -> Extractio
 
 def _extract_raw(text: str, url: str, options: ExtractOptions) -> Extraction:
     """The page's own HTML, with metadata and links."""
-    from scrubjay.extract.html import parse_html
     from scrubjay.extract.links import read_anchors
     from scrubjay.extract.metadata import read_metadata
+    from scrubjay.extract.tree import parse_html
 
-    root = parse_html(text)
-    if root is None:
+    page = parse_html(text)
+    if page is None:
         return Extraction(markdown=text, method="raw")
-    title, metadata = read_metadata(root, url)
-    anchors = read_anchors(root, url, contexts=options.contexts)
+    title, metadata = read_metadata(page, url)
+    anchors = read_anchors(page, url, contexts=options.contexts)
     return Extraction(markdown=text, method="raw", title=title, metadata=metadata, anchors=anchors)

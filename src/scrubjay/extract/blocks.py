@@ -1,57 +1,75 @@
 """Cuts a parsed page into blocks: the runs of text between block-level tags, and the containers they stand in."""
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import cast
 
-from lxml import etree
+from selectolax.lexbor import LexborNode
+
+from scrubjay.extract.tree import TAG_NAMES, TAG_NUMBERS, PageTree
 
 MAX_DEPTH = 240  # deeper subtrees are read as one run of text
 MAX_NODES = 60_000
 MAX_BLOCKS = 12_000
 MAX_PARTS = 300_000
 
-_INLINE, _SKIP, _BREAK, _IMAGE, _VERBATIM, _FRAME = range(1, 7)
+_TEXT, _INLINE, _MARK, _SKIP, _BREAK, _IMAGE, _VERBATIM, _FRAME = range(1, 9)
 _INLINE_TAGS = """
-a abbr acronym b bdi bdo big cite code data del dfn em font i ins kbd label mark math mi mn mo mrow msub msup nobr
-picture q rb rp rt ruby s samp small span strike strong sub sup time tt u var wbr
+abbr acronym bdi bdo big data dfn font ins label mark math mi mn mo nobr picture q rb rp rt ruby small span sub sup time
+u var wbr
 """
+MARK_TAGS = "a b cite code del em i kbd s samp strike strong tt"
 _SKIPPED_TAGS = """
-annotation area audio base canvas datalist embed frame head iframe input link map meta meter object option param
-progress script select source style svg template textarea title track video
+area audio base canvas datalist embed frame head iframe input link map meta meter object option param progress script
+select source style svg template textarea title track video -comment
 """
-_KINDS: dict[object, int] = dict.fromkeys(_INLINE_TAGS.split(), _INLINE)
-_KINDS |= dict.fromkeys(_SKIPPED_TAGS.split(), _SKIP)
-_KINDS |= {"br": _BREAK, "img": _IMAGE, "pre": _VERBATIM, "listing": _VERBATIM, "xmp": _VERBATIM}
-_KINDS |= {"nav": _FRAME, "footer": _FRAME}
+_KINDS: dict[int, int] = {}
+for _tags, _kind in (
+    ("-text", _TEXT), (_INLINE_TAGS, _INLINE), (MARK_TAGS, _MARK), (_SKIPPED_TAGS, _SKIP), ("br", _BREAK),
+    ("img", _IMAGE), ("pre listing xmp", _VERBATIM), ("nav footer", _FRAME),
+):  # fmt: skip
+    _KINDS |= {TAG_NUMBERS[_tag]: _kind for _tag in _tags.split()}
+_UNNUMBERED_KINDS = {"annotation": _SKIP} | dict.fromkeys(("mrow", "msub", "msup"), _INLINE)
+_LINK = TAG_NUMBERS["a"]
+_NO_SPANS = (None,)
 # A menu or footer with one of these in it was never closed, or is none.
-_CONTENT_TAGS = {"nav": ("p", "h1", "article", "main"), "footer": ("h1", "article", "main")}
-
+_CONTENT_TAGS = {
+    "nav": {TAG_NUMBERS[tag] for tag in ("p", "h1", "article", "main")},
+    "footer": {TAG_NUMBERS[tag] for tag in ("h1", "article", "main")},
+}
 
 _TELLING_ATTRIBUTES = frozenset(("id", "role", "itemprop", "data-testid", "data-component"))
 _HIDING_ATTRIBUTES = frozenset(("hidden", "style", "aria-hidden"))
 
-_string = etree.XPath("string()", smart_strings=False)
-_attributes_of = cast("Callable[[etree._Element], list[tuple[str, str]]]", etree._Element.items)
+
+class Span:
+    """An inline element that leaves a mark on the text in it: a link, emphasis, code, a line break, an image."""
+
+    __slots__ = ("around", "element", "tag")
+
+    def __init__(self, tag: str, element: LexborNode, around: "Span | None") -> None:
+        self.tag = tag
+        self.element = element
+        self.around = around
 
 
 @dataclass(slots=True)
 class Block:
-    """A run of text inside one container; `owners` are the elements that its parts stand in."""
+    """A run of text inside one container; `spans` are what its parts stand in, `link` is what the container does."""
 
     node: int
     text: str
     words: int
     parts: list[str]
-    owners: list[etree._Element]
+    spans: Sequence[Span | None]
     link_chars: int
+    link: LexborNode | None
 
 
 @dataclass(slots=True)
 class BlockTree:
     """Containers in document order as parallel lists, and the blocks in them; a subtree is a range of blocks."""
 
-    elements: list[etree._Element] = field(default_factory=list)
+    elements: list[LexborNode] = field(default_factory=list)
     tags: list[str] = field(default_factory=list)
     attributes: list[str] = field(default_factory=list)  # class, id, role and the like, as one string
     parents: list[int] = field(default_factory=list)
@@ -60,12 +78,11 @@ class BlockTree:
     blocks: list[Block] = field(default_factory=list)
 
 
-def cut_blocks(root: etree._Element) -> BlockTree:
+def cut_blocks(page: PageTree) -> BlockTree:
     """The blocks of a page's body (or of the whole tree when it has none)."""
-    body = next(root.iterchildren("body"), None)
-    start = root if body is None else body
+    start = page.body
     cutter = _Cutter(start)
-    cutter.visit(start, False, 0)
+    cutter.visit(start.first_child, None, None, 0)
     cutter.finish()
     return cutter.tree
 
@@ -75,61 +92,66 @@ class _Cutter:
     element is written out in place: calls would take longer than the work. Containers get a number when a block is cut
     in them, because many have no text."""
 
-    __slots__ = ("containers", "link_chars", "nodes", "open", "owners", "parts", "room", "tree")
+    __slots__ = ("containers", "link", "link_chars", "nodes", "open", "parts", "room", "spans", "tree")
 
-    def __init__(self, start: etree._Element) -> None:
+    def __init__(self, start: LexborNode) -> None:
         self.tree = BlockTree()
         self.parts: list[str] = []
-        self.owners: list[etree._Element] = []
+        self.spans: list[Span | None] = []
         self.link_chars = 0
+        self.link: LexborNode | None = None  # around the container whose content is being read
         self.room = MAX_PARTS
         self.containers = 0
-        self.open: list[tuple[etree._Element, str]] = [(start, str(start.tag))]
+        self.open: list[tuple[LexborNode, str]] = [(start, start.tag or "")]
         self.nodes: list[int] = []  # the numbers of the open containers that have one: the outer ones
         self._number_containers()
 
-    def visit(self, element: etree._Element, linked: bool, depth: int) -> None:  # noqa: C901
-        """The content of a container or of an inline element."""
-        text = element.text
-        if text and (self.parts or not text.isspace()):
-            self.parts.append(text)
-            self.owners.append(element)
-            if linked:
-                self.link_chars += len(text)
-        kind_of = _KINDS.get
-        for child in element:
-            tag = child.tag
-            kind = kind_of(tag)
-            if kind is None:
-                if self.parts:
-                    self._cut()
-                if len(child):
-                    self._visit_container(child, tag, linked, depth + 1)
+    def visit(self, child: LexborNode | None, link: LexborNode | None, span: Span | None, depth: int) -> None:  # noqa: C901
+        """A child of a container or of an inline element, and all those behind it; they stand in a link and a span, or
+        in none."""
+        kind_of, name_of = _KINDS.get, TAG_NAMES.get
+        while child is not None:
+            number = child.tag_id
+            kind = kind_of(number)
+            if kind == _TEXT:
+                text = child.text_content
+                if text and (self.parts or not text.isspace()):
+                    self.parts.append(text)
+                    self.spans.append(span)
+                    if link is not None:
+                        self.link_chars += len(text)
+            elif kind is None:
+                name = name_of(number)
+                if name is None:
+                    self._visit_unnumbered(child, link, span, depth)
                 else:
-                    text = child.text
-                    if text and not text.isspace():
-                        self._visit_leaf(child, tag, text, linked)
+                    if self.parts:
+                        self._cut()
+                    first = child.first_child
+                    if first is not None:
+                        text = first.text_content
+                        if text is None or first.next is not None:
+                            self._visit_container(child, name, first, link, depth + 1)
+                        elif not text.isspace():
+                            self._visit_leaf(child, name, text, link)
             elif kind == _INLINE:
-                if len(child):
+                first = child.first_child
+                if first is not None:
                     if depth < MAX_DEPTH:
-                        self.visit(child, linked or tag == "a", depth + 1)
+                        self.visit(first, link, span, depth + 1)
                     else:
-                        self._add(_text_of(child), child, linked or tag == "a")
-                else:
-                    text = child.text
-                    if text and (self.parts or not text.isspace()):
-                        self.parts.append(text)
-                        self.owners.append(child)
-                        if linked or tag == "a":
-                            self.link_chars += len(text)
+                        self._add(child.text_lexbor(), span, link)
+            elif kind == _MARK:
+                first = child.first_child
+                if first is not None:
+                    inner_link = child if number == _LINK else link
+                    if depth < MAX_DEPTH:
+                        self.visit(first, inner_link, Span(TAG_NAMES[number], child, span), depth + 1)
+                    else:
+                        self._add(child.text_lexbor(), span, inner_link)
             elif kind != _SKIP:
-                self._visit_special(child, kind, linked, depth)
-            text = child.tail
-            if text and (self.parts or not text.isspace()):
-                self.parts.append(text)
-                self.owners.append(element)
-                if linked:
-                    self.link_chars += len(text)
+                self._visit_special(child, kind, link, span, depth)
+            child = child.next
 
     def finish(self) -> None:
         if self.parts:
@@ -137,25 +159,42 @@ class _Cutter:
         self.tree.last_block[0] = len(self.tree.blocks)
         self.tree.attributes = list(map(_describe, self.tree.elements))
 
-    def _visit_container(self, element: etree._Element, tag: str, linked: bool, depth: int) -> None:
+    def _visit_unnumbered(self, element: LexborNode, link: LexborNode | None, span: Span | None, depth: int) -> None:
+        """An element that only its name tells from others: one of a site's own, or of a formula."""
+        name = element.tag or ""
+        kind = _UNNUMBERED_KINDS.get(name)
+        if kind is None:
+            if self.parts:
+                self._cut()
+            first = element.first_child
+            if first is not None:
+                self._visit_container(element, name, first, link, depth + 1)
+        elif kind == _INLINE and depth < MAX_DEPTH:
+            self.visit(element.first_child, link, span, depth + 1)
+
+    def _visit_container(
+        self, element: LexborNode, tag: str, first: LexborNode, link: LexborNode | None, depth: int
+    ) -> None:
         """A block-level element that has others in it."""
         self.containers += 1
         if self.containers > MAX_NODES:
             return
         self.open.append((element, tag))
+        around, self.link = self.link, link
         if tag == "pre":
-            self._add(_verbatim_text(element), element, linked)
+            self._add(_verbatim_text(element), None, link)
         elif depth < MAX_DEPTH:
-            self.visit(element, linked, depth)
+            self.visit(first, link, None, depth)
         else:
-            self._add(_text_of(element), element, linked)
+            self._add(element.text_lexbor(), None, link)
         if self.parts:
             self._cut()
+        self.link = around
         self.open.pop()
         if len(self.nodes) > len(self.open):
             self.tree.last_block[self.nodes.pop()] = len(self.tree.blocks)
 
-    def _visit_leaf(self, element: etree._Element, tag: str, text: str, linked: bool) -> None:
+    def _visit_leaf(self, element: LexborNode, tag: str, text: str, link: LexborNode | None) -> None:
         """A block-level element with nothing but text in it."""
         tree, blocks = self.tree, self.tree.blocks
         self.room -= 1
@@ -170,41 +209,47 @@ class _Cutter:
         tree.first_block.append(first)
         tree.last_block.append(first + 1)
         words = text.split()
-        blocks.append(Block(node, " ".join(words), len(words), [text], [element], len(text) if linked else 0))
+        linked = len(text) if link is not None else 0
+        blocks.append(Block(node, " ".join(words), len(words), [text], _NO_SPANS, linked, link))
 
-    def _visit_special(self, child: etree._Element, kind: int, linked: bool, depth: int) -> None:
+    def _visit_special(
+        self, child: LexborNode, kind: int, link: LexborNode | None, span: Span | None, depth: int
+    ) -> None:
         if kind >= _VERBATIM:
             if self.parts:
                 self._cut()
-            tag = "pre" if kind == _VERBATIM else str(child.tag)
-            if kind == _VERBATIM or next(child.iter(*_CONTENT_TAGS[tag]), None) is not None:
-                self._visit_container(child, tag, linked, depth + 1)
+            tag = "pre" if kind == _VERBATIM else TAG_NAMES[child.tag_id]
+            first = child.first_child
+            if first is not None and (kind == _VERBATIM or _has_any(child, _CONTENT_TAGS[tag])):
+                self._visit_container(child, tag, first, link, depth + 1)
         elif not self.parts:
             return
         elif kind == _IMAGE:
-            self._add(" ", child, False)
-        elif self.parts[-1] == "\n" and self.owners[-1].tag == "br":
+            self._add(" ", Span("img", child, span), None)
+        elif self.parts[-1] == "\n" and (last := self.spans[-1]) is not None and last.tag == "br":
             self._cut()
         else:
-            self._add("\n", child, False)
+            self._add("\n", Span("br", child, span), None)
 
-    def _add(self, text: str, owner: etree._Element, linked: bool) -> None:
+    def _add(self, text: str, span: Span | None, link: LexborNode | None) -> None:
         if self.parts or not text.isspace():
             self.parts.append(text)
-            self.owners.append(owner)
-            if linked:
+            self.spans.append(span)
+            if link is not None:
                 self.link_chars += len(text)
 
     def _cut(self) -> None:
-        parts, owners, tree = self.parts, self.owners, self.tree
+        parts, tree = self.parts, self.tree
         words = (parts[0] if len(parts) == 1 else "".join(parts)).split()
         self.room -= len(parts)
         if words and self.room > 0 and len(tree.blocks) < MAX_BLOCKS:
             if len(self.nodes) < len(self.open):
                 self._number_containers()
-            tree.blocks.append(Block(self.nodes[-1], " ".join(words), len(words), parts, owners, self.link_chars))
+            tree.blocks.append(
+                Block(self.nodes[-1], " ".join(words), len(words), parts, self.spans, self.link_chars, self.link)
+            )
         self.parts = []
-        self.owners = []
+        self.spans = []
         self.link_chars = 0
 
     def _number_containers(self) -> None:
@@ -222,24 +267,33 @@ class _Cutter:
             parent = node
 
 
-def _describe(element: etree._Element) -> str:
+def _has_any(element: LexborNode, tags: set[int]) -> bool:
+    return any(inner.tag_id in tags for inner in element.traverse())
+
+
+def _describe(element: LexborNode) -> str:
     """The attributes that tell what an element is for, as one string."""
     found = ""
-    for name, value in _attributes_of(element):
-        if name == "class":
+    for name, value in element.attributes.items():
+        if name == "hidden":
+            found += " scrubjay-hidden"
+        elif not value:
+            continue
+        elif name == "class":
             found = f"{value} {found}" if found else value
         elif name in _TELLING_ATTRIBUTES:
             found = f"{found} {value}"
-        elif name in _HIDING_ATTRIBUTES and (name == "hidden" or "none" in value or value == "true"):
+        elif name in _HIDING_ATTRIBUTES and ("none" in value or value == "true"):
             found += " scrubjay-hidden"
     return found
 
 
-def _text_of(element: etree._Element) -> str:
-    return str(_string(element))
-
-
-def _verbatim_text(element: etree._Element) -> str:
-    for line_break in element.iter("br"):
-        line_break.tail = "\n" + (line_break.tail or "")
-    return _text_of(element)
+def _verbatim_text(element: LexborNode) -> str:
+    pieces = []
+    for node in element.traverse(include_text=True):
+        text = node.text_content
+        if text is not None:
+            pieces.append(text)
+        elif node.tag == "br":
+            pieces.append("\n")
+    return "".join(pieces)

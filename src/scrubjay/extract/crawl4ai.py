@@ -3,9 +3,9 @@
 from importlib.util import find_spec
 
 from scrubjay.errors import ExtractionFailed
-from scrubjay.extract.html import parse_html
 from scrubjay.extract.links import read_anchors
 from scrubjay.extract.metadata import read_metadata
+from scrubjay.extract.tree import parse_html
 from scrubjay.model.extraction import Extraction, ExtractOptions, Verdict
 
 METHOD = "crawl4ai"
@@ -24,14 +24,14 @@ def extract_with_crawl4ai(text: str, url: str, options: ExtractOptions) -> Extra
     from crawl4ai import content_filter_strategy as filters
     from crawl4ai.markdown_generation_strategy import DefaultMarkdownGenerator
 
-    root = parse_html(text)
-    if root is None:
+    page = parse_html(text)
+    if page is None:
         return Extraction(markdown="", method=METHOD, verdict=Verdict.EMPTY, verdict_reason="The page has no elements.")
     # Newer versions have a fast one beside the one that every version has.
     pruning = getattr(filters, "PruningContentFilterLXML", None) or filters.PruningContentFilter
     generator = DefaultMarkdownGenerator(content_filter=pruning())
     made = generator.generate_markdown(text, base_url=url, citations=False)
     markdown = str(made.fit_markdown or made.raw_markdown or "").strip()
-    title, metadata = read_metadata(root, url)
-    anchors = read_anchors(root, url, contexts=options.contexts)
+    title, metadata = read_metadata(page, url)
+    anchors = read_anchors(page, url, contexts=options.contexts)
     return Extraction(markdown=markdown, method=METHOD, title=title, metadata=metadata, anchors=anchors)

@@ -14,9 +14,11 @@ from lxml import etree
 
 from scrubjay.errors import ExtractionFailed
 from scrubjay.extract.archives import check_archive
+from scrubjay.extract.blocks import cut_blocks
 from scrubjay.extract.decoding import decode_html
-from scrubjay.extract.links import MAX_ANCHORS, collapse, resolve_href, text_of
+from scrubjay.extract.links import MAX_ANCHORS, resolve_href
 from scrubjay.extract.media import OFFICE_TYPES, ZIP_KINDS, Media
+from scrubjay.extract.tree import collapse, parse_html
 from scrubjay.model.extraction import Anchor, Extraction, ExtractOptions
 
 MAX_TEXT_CHARACTERS = 5_000_000
@@ -345,13 +347,8 @@ def _plain_text(markup: str | None) -> str:
     """The words of an entry, paragraph by paragraph."""
     if not markup or "<" not in markup:
         return collapse(markup or "")
-    root = etree.fromstring(f"<div>{markup}</div>", etree.HTMLParser(recover=True, remove_comments=True))
-    if root is None:
-        return ""
-    for element in root.iter("p", "br", "li", "div", "h1", "h2", "h3", "h4"):
-        element.tail = "\n\n" + (element.tail or "")
-    text = text_of(root)
-    return "\n\n".join(line for line in (collapse(part) for part in text.split("\n\n")) if line)
+    page = parse_html(markup)
+    return "\n\n".join(block.text for block in cut_blocks(page).blocks) if page is not None else ""
 
 
 _TEXT_READERS: dict[str, Callable[[str, str], Extraction]] = {

@@ -4,30 +4,21 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lxml import etree
-
 from scrubjay.extract.blocks import BlockTree, cut_blocks
 from scrubjay.extract.classifier import Classifier, PageScores, load_classifier
-from scrubjay.extract.decoding import encode_html
 from scrubjay.extract.features import PageHead
 from scrubjay.extract.links import read_anchors
 from scrubjay.extract.markdown import fingerprint, render_markdown
 from scrubjay.extract.metadata import read_metadata
+from scrubjay.extract.tree import parse_html
 from scrubjay.model.extraction import Extraction, ExtractOptions, MarkdownBlock, PageType, Verdict
 
 METHOD = "scrubjay"
-MAX_CHARACTERS = 12_000_000
 _SPARSE_WORDS = 40  # a page whose body says less may say more in its structured data
 _SMALL_PAGE_CHARACTERS = 2_000
 _LIKELY = 0.05
 _BODY_KEYS = ("articleBody", "text", "reviewBody")
 _DEFAULT_OPTIONS = ExtractOptions()
-_PARSER = etree.HTMLParser(
-    recover=True, huge_tree=True, remove_comments=True, remove_pis=True, collect_ids=False, encoding="utf-8"
-)
-_HEAD_TAGS = frozenset(
-    ("title", "meta", "link", "script", "style", "base", "noscript", "template", "object", "bgsound")
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,44 +32,17 @@ class BlockReport:
     page_type: PageType
 
 
-def parse_html(text: str) -> etree._Element | None:
-    """The page's tree, or None when there is no element in it."""
-    if not text or text.isspace():
-        return None
-    try:
-        root = etree.fromstring(encode_html(text[:MAX_CHARACTERS]), _PARSER)
-    except etree.XMLSyntaxError:
-        return None
-    if root is not None:
-        _empty_head(root)
-    return root
-
-
-def _empty_head(root: etree._Element) -> None:
-    """Move content out of the head. libxml2 knows HTML 4 only: in a page that leaves out `<body>`, as HTML 5 allows, a
-    `<main>` does not end the head for it."""
-    head = next(root.iterchildren("head"), None)
-    misplaced = [] if head is None else [child for child in head if child.tag not in _HEAD_TAGS]
-    if not misplaced:
-        return
-    body = root.find("body")
-    if body is None:
-        body = etree.SubElement(root, "body")
-    for position, child in enumerate(misplaced):
-        body.insert(position, child)
-
-
 def extract_html(
     text: str, *, url: str, options: ExtractOptions = _DEFAULT_OPTIONS, classifier: Classifier | None = None
 ) -> Extraction:
     """A page's content as Markdown, with its metadata and links."""
-    root = parse_html(text)
-    if root is None:
+    page = parse_html(text)
+    if page is None:
         reason = "The page has no elements."
         return Extraction(markdown="", method=METHOD, verdict=Verdict.EMPTY, verdict_reason=reason)
-    title, metadata = read_metadata(root, url)
-    anchors = read_anchors(root, url, contexts=options.contexts)
-    tree = cut_blocks(root)
+    title, metadata = read_metadata(page, url)
+    anchors = read_anchors(page, url, contexts=options.contexts)
+    tree = cut_blocks(page)
     blocks: tuple[MarkdownBlock, ...] = ()
     if tree.blocks:
         scores = _classify(tree, title, metadata, url, classifier)
@@ -91,11 +55,11 @@ def extract_html(
 
 def explain_html(text: str, url: str) -> list[BlockReport]:
     """Every block of a page with its score, in document order."""
-    root = parse_html(text)
-    tree = cut_blocks(root) if root is not None else BlockTree()
-    if root is None or not tree.blocks:
+    page = parse_html(text)
+    tree = cut_blocks(page) if page is not None else BlockTree()
+    if page is None or not tree.blocks:
         return []
-    title, metadata = read_metadata(root, url)
+    title, metadata = read_metadata(page, url)
     scores = _classify(tree, title, metadata, url, None)
     kept = set(_kept(scores, tree, text))
     return [
@@ -171,7 +135,7 @@ def _path_of(tree: BlockTree, node: int) -> str:
     names = []
     while True:
         element = tree.elements[node]
-        first = (element.get("class") or "").split()[:1]
+        first = (element.attributes.get("class") or "").split()[:1]
         names.append(".".join([tree.tags[node], *first]))
         if node == 0:
             return " > ".join(reversed(names))

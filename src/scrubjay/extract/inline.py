@@ -3,15 +3,14 @@
 import re
 from dataclasses import dataclass, field
 
-from lxml import etree
+from selectolax.lexbor import LexborNode
 
-from scrubjay.extract.blocks import Block, BlockTree
+from scrubjay.extract.blocks import Block, Span
 from scrubjay.extract.links import resolve_href
 
 _MARKS = {"b": "**", "strong": "**", "i": "*", "em": "*", "cite": "*", "del": "~~", "s": "~~", "strike": "~~"}
 _CODE = frozenset(("code", "kbd", "samp", "tt"))
 _BREAKING = frozenset(("br", "img"))
-_FORMATS = frozenset((*_MARKS, *_CODE, "a"))
 _SPECIAL = re.compile(r"[\\`*<_~\]]")
 _ESCAPED = re.compile(
     r"\\(?=[!-/:-@\[-`{-~])|`|\*(?=\S)|(?<=\S)\*|(?<!\w)_(?=\w)|(?<=\w)_(?!\w)|<(?=[A-Za-z/!?])|~~|\](?=[(\[])"
@@ -20,7 +19,6 @@ _BLOCK_START = re.compile(r"(#{1,6}(?=\s)|>|[-+*](?=\s)|(?:=+|-{2,})\s*$|`{3}|~{
 _BLANKS = re.compile(r"[ \t\r\f\v\u00a0]*\n[ \t\r\f\v\u00a0]*")
 _SPACES = re.compile(r"[^\S\n]{2,}|[^\S\n ]")
 _PERMALINKS = frozenset(("¶", "#", "§", "🔗"))
-_MAX_ABOVE = 6
 
 
 def escape(text: str) -> str:
@@ -42,17 +40,11 @@ def _escape_line(line: str) -> str:
     return f"{found[2]}\\{line[len(found[2]) :]}" if found[2] else "\\" + line
 
 
-def render_inline(
-    block: Block, tree: BlockTree, base: str, linked: set[etree._Element], *, heading: bool = False
-) -> str:
+def render_inline(block: Block, base: str, linked: set[int], *, heading: bool = False) -> str:
     """The block's text with its marks. `linked` remembers the links around whole blocks that were written already."""
-    container = tree.elements[block.node]
-    if block.owners.count(container) == len(block.owners):
-        text = escape(block.text)
-    else:
-        text = _Inline(container, base, heading).render(block)
-    if block.link_chars and "](" not in text:
-        text = _link_around(container, text, base, linked)
+    text = _Inline(base, heading).render(block) if any(block.spans) else escape(block.text)
+    if block.link is not None and block.link_chars and "](" not in text:
+        text = _link_around(block.link, text, base, linked)
     return text
 
 
@@ -74,18 +66,11 @@ def _tidy(text: str) -> str:
     return text.strip()
 
 
-def _link_around(container: etree._Element, text: str, base: str, linked: set[etree._Element]) -> str:
-    element: etree._Element | None = container.getparent()
-    for _ in range(_MAX_ABOVE):
-        if element is None or element.tag == "body":
-            return text
-        if element.tag == "a":
-            break
-        element = element.getparent()
-    if element is None or element.tag != "a" or element in linked or not text or "\n" in text:
+def _link_around(element: LexborNode, text: str, base: str, linked: set[int]) -> str:
+    if element.mem_id in linked or not text or "\n" in text:
         return text
-    linked.add(element)
-    return _link(text, element.get("href"), base)
+    linked.add(element.mem_id)
+    return _link(text, element.attributes.get("href"), base)
 
 
 def _link(text: str, href: str | None, base: str) -> str:
@@ -97,122 +82,127 @@ def _link(text: str, href: str | None, base: str) -> str:
 
 
 @dataclass(slots=True)
-class _Span:
-    element: etree._Element
+class _Open:
+    """A span that is being written."""
+
+    span: Span
     parts: list[str] = field(default_factory=list)
 
 
-class _Inline:
-    """Opens and closes spans as the element that the text stands in changes."""
+_Path = list[Span]  # the spans around a part that make a mark, outermost first
 
-    def __init__(self, container: etree._Element, base: str, heading: bool) -> None:
+
+class _Inline:
+    """Opens and closes spans as what the text stands in changes."""
+
+    def __init__(self, base: str, heading: bool) -> None:
         self.base = base
         self.heading = heading
-        self.paths: dict[etree._Element, list[etree._Element]] = {container: []}
-        self.spans = [_Span(container)]
+        self.outside: _Path = []
+        self.paths: dict[Span, _Path] = {}
+        self.written: list[str] = []
+        self.opened: list[_Open] = []
 
     def render(self, block: Block) -> str:
-        if len(block.parts) == 1:
-            path = self._path(block.owners[0])
-            text = block.text if path and path[-1].tag in _CODE else escape(block.text)
-            for element in reversed(path):
-                text = self._wrap(text, element)
+        paths = list(map(self._path, block.spans))
+        if len(paths) == 1:
+            text = block.text if paths[0] and paths[0][-1].tag in _CODE else escape(block.text)
+            for around in reversed(paths[0]):
+                text = self._wrap(text, around)
             return text
-        paths = [self._path(owner) for owner in block.owners]
-        if not any(paths) and not _BREAKING.intersection([owner.tag for owner in block.owners]):
-            return escape(block.text)
-        if max(map(len, paths)) == 1:
+        if max(map(len, paths)) <= 1:
             return _tidy("".join(self._render_flat(block, paths)))
-        here: list[etree._Element] = []
-        for part, owner, path in zip(block.parts, block.owners, paths, strict=True):
+        here: _Path = []
+        code = False
+        for part, span, path in zip(block.parts, block.spans, paths, strict=True):
             if path is not here:
                 self._move_to(path)
-                here = path
-            self.spans[-1].parts.append(self._write(part, owner, self.spans[-1].element.tag in _CODE))
+                here, code = path, bool(path) and path[-1].tag in _CODE
+            (self.opened[-1].parts if self.opened else self.written).append(self._write(part, span, code))
         self._move_to([])
-        return _tidy("".join(self.spans[0].parts))
+        return _tidy("".join(self.written))
 
-    def _render_flat(self, block: Block, paths: list[list[etree._Element]]) -> list[str]:
+    def _render_flat(self, block: Block, paths: list[_Path]) -> list[str]:
         """The usual case, without marks inside of marks: each run of one path is wrapped once."""
         written: list[str] = []
         inner: list[str] = []
-        here: list[etree._Element] = []
-        for part, owner, path in zip(block.parts, block.owners, paths, strict=True):
+        here: _Path = []
+        for part, span, path in zip(block.parts, block.spans, paths, strict=True):
             if path is not here:
                 if inner:
                     written.append(self._close("".join(inner), here[0]))
                     inner = []
                 here = path
             if path:
-                inner.append(self._write(part, owner, path[0].tag in _CODE))
+                inner.append(self._write(part, span, path[0].tag in _CODE))
             else:
-                written.append(self._write(part, owner, False))
+                written.append(self._write(part, span, False))
         if inner:
             written.append(self._close("".join(inner), here[0]))
         return written
 
-    def _write(self, part: str, owner: etree._Element, code: bool) -> str:
-        tag = owner.tag
-        if tag == "br":
-            return "\n"
-        if tag == "img":
-            return _image(owner, self.base)
+    def _write(self, part: str, span: Span | None, code: bool) -> str:
+        if span is not None and span.tag in _BREAKING:
+            return "\n" if span.tag == "br" else _image(span.element, self.base)
         if "\n" in part:
             part = _on_one_line(part)
         return part if code else escape(part)
 
-    def _path(self, owner: etree._Element) -> list[etree._Element]:
-        """The elements around the owner that make a mark, outermost first."""
-        known = self.paths.get(owner)
+    def _path(self, span: Span | None) -> _Path:
+        if span is None:
+            return self.outside
+        known = self.paths.get(span)
         if known is None:
-            above = owner.getparent()
-            known = self._path(above) if above is not None else []
-            if owner.tag in _FORMATS and not self._repeats(owner, known):
-                known = [*known, owner]
-            self.paths[owner] = known
+            known = self._path(span.around)
+            if span.tag not in _BREAKING and not self._repeats(span, known):
+                known = [*known, span]
+            self.paths[span] = known
         return known
 
-    def _repeats(self, owner: etree._Element, around: list[etree._Element]) -> bool:
-        mark = _MARKS.get(str(owner.tag))
+    def _repeats(self, span: Span, around: _Path) -> bool:
+        mark = _MARKS.get(span.tag)
         if mark == "**" and self.heading:
             return True
         return any(
-            element.tag in _CODE or (element.tag == "a" and owner.tag == "a") or _MARKS.get(str(element.tag), 0) == mark
-            for element in around
+            other.tag in _CODE or (other.tag == "a" and span.tag == "a") or _MARKS.get(other.tag, "") == mark
+            for other in around
         )
 
-    def _move_to(self, path: list[etree._Element]) -> None:
-        spans = self.spans
+    def _move_to(self, path: _Path) -> None:
+        opened = self.opened
         shared = 0
-        while shared < len(path) and shared + 1 < len(spans) and spans[shared + 1].element is path[shared]:
+        while shared < len(path) and shared < len(opened) and opened[shared].span is path[shared]:
             shared += 1
-        while len(spans) > shared + 1:
-            closed = spans.pop()
-            spans[-1].parts.append(self._close("".join(closed.parts), closed.element))
-        spans.extend(_Span(element) for element in path[shared:])
+        while len(opened) > shared:
+            closed = opened.pop()
+            outer = opened[-1].parts if opened else self.written
+            outer.append(self._close("".join(closed.parts), closed.span))
+        opened.extend(_Open(span) for span in path[shared:])
 
-    def _close(self, inner: str, element: etree._Element) -> str:
+    def _close(self, inner: str, span: Span) -> str:
         """A span's text between its marks; the blanks at its ends belong outside of them."""
         core = inner.strip()
         if not core:
             return inner
         if len(core) == len(inner):
-            return self._wrap(core, element)
+            return self._wrap(core, span)
         before = inner[: len(inner) - len(inner.lstrip())]
-        return before + self._wrap(core, element) + inner[len(inner.rstrip()) :]
+        return before + self._wrap(core, span) + inner[len(inner.rstrip()) :]
 
-    def _wrap(self, text: str, element: etree._Element) -> str:
-        tag = str(element.tag)
-        if tag == "a":
-            return "" if text in _PERMALINKS else _link(text.replace("\n", " "), element.get("href"), self.base)
-        if tag in _CODE:
+    def _wrap(self, text: str, span: Span) -> str:
+        if span.tag == "a":
+            if text in _PERMALINKS:
+                return ""
+            return _link(text.replace("\n", " "), span.element.attributes.get("href"), self.base)
+        if span.tag in _CODE:
             return f"`` {text} ``" if "`" in text else f"`{text}`"
-        mark = _MARKS[tag]
+        mark = _MARKS[span.tag]
         return text if "\n" in text else mark + text + mark
 
 
-def _image(element: etree._Element, base: str) -> str:
-    alt = " ".join((element.get("alt") or "").split())
-    source = element.get("src") or element.get("data-src")
+def _image(element: LexborNode, base: str) -> str:
+    attributes = element.attributes
+    alt = " ".join((attributes.get("alt") or "").split())
+    source = attributes.get("src") or attributes.get("data-src")
     address = resolve_href(source, base) if alt and source else None
     return f" ![{escape(alt)}]({address}) " if address else " "

@@ -4,15 +4,13 @@ They are not brought into normal form here: a site that writes `/a/` would answe
 """
 
 import re
-from collections.abc import Callable
 from functools import lru_cache
-from itertools import islice
-from typing import cast
 
-from lxml import etree
+from selectolax.lexbor import LexborNode
 
 from scrubjay.crawl.urls import MAX_URL_LENGTH, parse_url
 from scrubjay.errors import UrlInvalid
+from scrubjay.extract.tree import PageTree, collapse, text_of
 from scrubjay.model.extraction import Anchor
 
 MAX_ANCHORS = 5_000
@@ -23,7 +21,6 @@ _MAX_PLAIN = MAX_URL_LENGTH // 2
 _MAX_PLAIN_ORIGIN = 253
 _INLINE = frozenset({"span", "b", "strong", "em", "i", "u", "small", "font", "sup", "sub", "code", "mark", "abbr"})
 
-_string = cast("Callable[[etree._Element], str]", etree.XPath("string()", smart_strings=False))
 # An address of these letters only, without dot segments, is already what a WHATWG parser would make of it, and that
 # parser is what costs the most here. A test compares the two ways.
 _LETTERS = r"A-Za-z0-9_~/.:@!$&()*+,;="
@@ -32,26 +29,30 @@ _PLAIN_PATH = re.compile(
     rf"/(?!/)(?:[{_LETTERS}-]++|%(?!2[eE])[0-9A-Fa-f]{{2}})*+(?:\?(?:[{_LETTERS}?-]++|%[0-9A-Fa-f]{{2}})*+)?"
 )
 _PLAIN_ORIGIN = re.compile(r"https?://(?:(?!xn--)[a-z0-9-]{1,63}\.)+(?!xn--)[a-z][a-z0-9-]{0,62}")
+_LINKING = frozenset(("a", "area", "link"))
 _SKIPPED = ("#", "javascript:", "mailto:", "tel:", "data:", "sms:", "whatsapp:", "about:", "blob:", "file:")
 
 
-def read_anchors(root: etree._Element, url: str, *, contexts: bool = False) -> tuple[Anchor, ...]:
+def read_anchors(page: PageTree, url: str, *, contexts: bool = False) -> tuple[Anchor, ...]:
     """The page's links in order; addresses that cannot be fetched are left out."""
-    base = _base_of(root, url)
+    base = _base_of(page, url)
     origin = _origin_of(base)
-    surroundings: dict[etree._Element, str] = {}
+    surroundings: dict[int, str] = {}
     anchors = []
-    for element in islice(root.iter("a", "area", "link"), 4 * MAX_ANCHORS):
-        href = element.get("href")
+    for tag, element in page.telling:
+        if tag not in _LINKING:
+            continue
+        attributes = element.attributes
+        href = attributes.get("href")
         if not href:
             continue
-        rel = element.get("rel")
-        if element.tag == "link" and (rel is None or "next" not in rel.lower().split()):
+        rel = attributes.get("rel")
+        if tag == "link" and (rel is None or "next" not in rel.lower().split()):
             continue
         address = _resolve(href, base, origin)
         if address is None:
             continue
-        text = _words_of(element)
+        text = _words_of(element, attributes)
         context = _context_of(element, text, surroundings) if contexts else ""
         anchors.append(Anchor(address, text, context, rel is not None and "nofollow" in rel.lower()))
         if len(anchors) >= MAX_ANCHORS:
@@ -59,31 +60,14 @@ def read_anchors(root: etree._Element, url: str, *, contexts: bool = False) -> t
     return tuple(anchors)
 
 
-def collapse(text: str) -> str:
-    return " ".join(text.split())
-
-
-def text_of(element: etree._Element) -> str:
-    """All the text in an element. Most have no more than one other in them: to look takes less time than an XPath."""
-    inner = len(element)
-    if not inner:
-        return element.text or ""
-    if inner == 1:
-        child = element[0]
-        if not len(child) and isinstance(child.tag, str):  # a comment has none, and its text is not the page's
-            return f"{element.text or ''}{child.text or ''}{child.tail or ''}"
-    return _string(element)
-
-
 def resolve_href(href: str, base: str) -> str | None:
     """The whole of an address as a page writes it, without its fragment, or None when it cannot be fetched."""
     return _resolve(href, base, _origin_of(base))
 
 
-def _base_of(root: etree._Element, url: str) -> str:
-    head = next(root.iterchildren("head"), None)
-    element = next(head.iterchildren("base"), None) if head is not None else None
-    href = element.get("href") if element is not None else None
+def _base_of(page: PageTree, url: str) -> str:
+    element = next(page.find("base"), None)
+    href = element.attributes.get("href") if element is not None else None
     if not href:
         return url
     try:
@@ -184,48 +168,49 @@ def _resolve_slowly(href: str, base: str | None) -> str | None:
         return None
 
 
-def _words_of(element: etree._Element) -> str:
+def _words_of(element: LexborNode, attributes: dict[str, str | None]) -> str:
     text = " ".join(text_of(element).split())
     if not text:
-        text = element.get("title") or element.get("aria-label") or _image_words(element)
+        text = attributes.get("title") or attributes.get("aria-label") or _image_words(element, attributes)
     return text if len(text) <= MAX_ANCHOR_TEXT else text[:MAX_ANCHOR_TEXT]
 
 
-def _image_words(element: etree._Element) -> str:
-    if element.tag == "area":
-        return collapse(element.get("alt") or "")
-    image = element.find(".//img") if len(element) else None
-    return collapse(image.get("alt") or "") if image is not None else ""
+def _image_words(element: LexborNode, attributes: dict[str, str | None]) -> str:
+    if "alt" in attributes:  # of an <area>
+        return collapse(attributes["alt"] or "")
+    image = element.css_first("img") if element.first_child is not None else None
+    return collapse(image.attributes.get("alt") or "") if image is not None else ""
 
 
-def _context_of(element: etree._Element, text: str, surroundings: dict[etree._Element, str]) -> str:
-    block = element.getparent()
+def _context_of(element: LexborNode, text: str, surroundings: dict[int, str]) -> str:
+    block = element.parent
     while block is not None and block.tag in _INLINE:
-        block = block.getparent()
+        block = block.parent
     if block is None:
         return ""
-    words = surroundings.get(block)
+    words = surroundings.get(block.mem_id)
     if words is None:
-        words = surroundings[block] = _first_words(block)
+        words = surroundings[block.mem_id] = _first_words(block)
     position = words.find(text) if text else -1
     if position < 0:
         # Far into a long block: what stands right before and behind the link.
-        before = element.getprevious()
-        nearby = (before.tail if before is not None else block.text) or ""
-        return collapse(
-            f"{nearby[-CONTEXT_CHARACTERS // 2 :]} {text} {(element.tail or '')[: CONTEXT_CHARACTERS // 2]}"
+        before, after = (
+            (beside.text_content or "") if beside is not None else "" for beside in (element.prev, element.next)
         )
+        return collapse(f"{before[-CONTEXT_CHARACTERS // 2 :]} {text} {after[: CONTEXT_CHARACTERS // 2]}")
     start = max(0, position + len(text) // 2 - CONTEXT_CHARACTERS // 2)
     return words[start : start + CONTEXT_CHARACTERS].strip()
 
 
-def _first_words(block: etree._Element) -> str:
+def _first_words(block: LexborNode) -> str:
     """The beginning of a block's text; bounded, because nested blocks would otherwise be read again and again."""
     pieces: list[str] = []
     length = 0
-    for piece in block.itertext():
-        pieces.append(str(piece))
-        length += len(piece)
-        if length > 2 * _BLOCK_CHARACTERS:
-            break
+    for node in block.traverse(include_text=True):
+        piece = node.text_content
+        if piece:
+            pieces.append(piece)
+            length += len(piece)
+            if length > 2 * _BLOCK_CHARACTERS:
+                break
     return collapse("".join(pieces))[:_BLOCK_CHARACTERS]

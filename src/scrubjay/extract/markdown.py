@@ -1,12 +1,12 @@
 """Writes chosen blocks of a page as Markdown: headings, lists, quotes, tables, code, links."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import NamedTuple
 
-from lxml import etree
+from selectolax.lexbor import LexborNode
 
 from scrubjay.extract.blocks import Block, BlockTree
 from scrubjay.extract.inline import escape_start, render_inline
@@ -62,8 +62,8 @@ class _Writer:
         self.base = base
         self.places: dict[int, _Place] = {0: _Place()}
         self.opened: set[int] = set()  # list items whose marker has been written
-        self.linked: set[etree._Element] = set()  # links around whole blocks that have been written
-        self.numbers: dict[int, dict[etree._Element, int]] = {}  # per ordered list
+        self.linked: set[int] = set()  # links around whole blocks that have been written
+        self.numbers: dict[int, dict[int, int]] = {}  # per ordered list, of its items
         self.pieces: list[_Piece] = []
         self.last_list = -1
 
@@ -126,13 +126,13 @@ class _Writer:
             return "- "
         if parent not in self.numbers:
             self.numbers[parent] = _number_items(self.tree.elements[parent])
-        return f"{self.numbers[parent].get(self.tree.elements[node], 1)}. "
+        return f"{self.numbers[parent].get(self.tree.elements[node].mem_id, 1)}. "
 
     def _write_block(self, block: Block, place: _Place) -> None:
         if place.code:
             text = _fence(block, self.tree)
         else:
-            text = render_inline(block, self.tree, self.base, self.linked, heading=bool(place.heading))
+            text = render_inline(block, self.base, self.linked, heading=bool(place.heading))
             if place.heading:
                 text = "#" * place.heading + " " + text.replace("\n", " ")
             elif text:
@@ -193,16 +193,17 @@ class _Writer:
         return True
 
     def _table_lines(self, rows: dict[int, dict[int, list[str]]], cells: list[Block]) -> list[str] | None:
-        written: dict[etree._Element, str] = {}
+        written: dict[int, str] = {}
         for block in cells:
-            element = self.tree.elements[self._place(block.node).cell]
-            text = render_inline(block, self.tree, self.base, self.linked).replace("\n", " ").replace("|", "\\|")
-            written[element] = f"{written[element]} {text}" if element in written else text
+            cell = self.tree.elements[self._place(block.node).cell].mem_id
+            text = render_inline(block, self.base, self.linked).replace("\n", " ").replace("|", "\\|")
+            written[cell] = f"{written[cell]} {text}" if cell in written else text
         table = []
         for row in rows:
             line: list[str] = []
-            for element in self.tree.elements[row].iterchildren("td", "th"):
-                line += [written.get(element, ""), *[""] * (min(_number(element.get("colspan"), 1), _MAX_COLUMNS) - 1)]
+            for element in _children_of(self.tree.elements[row], "td", "th"):
+                columns = min(_number(element.attributes.get("colspan"), 1), _MAX_COLUMNS)
+                line += [written.get(element.mem_id, ""), *[""] * (columns - 1)]
             table.append(line[:_MAX_COLUMNS])
         used = [
             column for column in range(max(map(len, table))) if any(line[column : column + 1] != [""] for line in table)
@@ -215,12 +216,16 @@ class _Writer:
         return [lines[0], "|" + " --- |" * width, *lines[1:]]
 
 
-def _number_items(ordered: etree._Element) -> dict[etree._Element, int]:
-    number = _number(ordered.get("start"), 1) - 1
+def _children_of(element: LexborNode, *tags: str) -> Iterator[LexborNode]:
+    return (child for child in element.iter() if child.tag in tags)
+
+
+def _number_items(ordered: LexborNode) -> dict[int, int]:
+    number = _number(ordered.attributes.get("start"), 1) - 1
     numbers = {}
-    for item in ordered.iterchildren("li"):
-        number = _number(item.get("value"), number + 1)
-        numbers[item] = number
+    for item in _children_of(ordered, "li"):
+        number = _number(item.attributes.get("value"), number + 1)
+        numbers[item.mem_id] = number
     return numbers
 
 
@@ -242,13 +247,14 @@ def _fence(block: Block, tree: BlockTree) -> str:
     return f"{ticks}{_language_of(tree.elements[block.node])}\n{text}\n{ticks}"
 
 
-def _language_of(element: etree._Element) -> str:
+def _language_of(element: LexborNode) -> str:
     """The language that a code block's class, or that of the element right around or in it, names."""
-    candidates = [element, *element.iterchildren("code"), *[e for e in (element.getparent(),) if e is not None]]
-    above = candidates[-1].getparent() if len(candidates) > 1 else None
-    for candidate in [*candidates, *([above] if above is not None else [])]:
-        named = candidate.get("data-lang") or candidate.get("data-language")
-        found = _LANGUAGE.search(candidate.get("class") or "")
+    parent = element.parent
+    above = parent.parent if parent is not None else None
+    for candidate in (element, *_children_of(element, "code"), parent, above):
+        attributes = candidate.attributes if candidate is not None else {}
+        named = attributes.get("data-lang") or attributes.get("data-language")
+        found = _LANGUAGE.search(attributes.get("class") or "")
         language = (named or (found.group(1) if found else "")).lower().strip()
         if language and language not in _NO_LANGUAGE and re.fullmatch(r"[\w+#.-]{1,20}", language):
             return language

@@ -9,16 +9,17 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import urlsplit
 
-from lxml import etree
+from selectolax.lexbor import LexborNode
 
-from scrubjay.extract.links import collapse, resolve_href, text_of
+from scrubjay.extract.links import resolve_href
+from scrubjay.extract.tree import PageTree, collapse, text_of
 
 MAX_JSON_LD_CHARACTERS = 32_768
 MAX_TEXT = 2_000
 MAX_HEADINGS = 200
 _MAX_TITLE = 500
 _MAX_OPEN_GRAPH = 40
-_TAGS = ("meta", "link", "title", "script", "time", "h1", "h2", "h3", "h4", "h5", "h6")
+_HEADINGS = {f"h{level}": level for level in range(1, 7)}
 
 _SEPARATOR = re.compile(r"\s+[|\-–—·•»:/]{1,2}\s+")
 _NOT_A_WORD = re.compile(r"[\W_]+")
@@ -49,6 +50,9 @@ _IMAGE_NAMES = ("og:image", "og:image:url", "og:image:secure_url", "twitter:imag
 _SITE_NAMES = ("og:site_name", "application-name", "al:ios:app_name")
 
 
+_Attributes = dict[str, str | None]
+
+
 @dataclass(slots=True)
 class _Findings:
     """What the walk collected, before it is weighed."""
@@ -65,9 +69,9 @@ class _Findings:
         return next((values[0] for name in names if (values := self.metas.get(name))), None)
 
 
-def read_metadata(root: etree._Element, url: str) -> tuple[str | None, dict[str, Any]]:
+def read_metadata(page: PageTree, url: str) -> tuple[str | None, dict[str, Any]]:
     """The page's title, and whatever of the documented metadata it tells."""
-    found = _walk(root)
+    found = _walk(page)
     thing = _main_thing(found.json_ld)
     site_name = found.first(*_SITE_NAMES)
     title = _choose_title(found, thing, site_name, url)
@@ -77,7 +81,7 @@ def read_metadata(root: etree._Element, url: str) -> tuple[str | None, dict[str,
         "author": _author(found, thing),
         "published_at": _published(found, thing),
         "modified_at": _date(found.first(*_MODIFIED_NAMES)) or _date(_string(thing.get("dateModified"))),
-        "language": _language(root, found),
+        "language": _language(page, found),
         "keywords": _keywords(found, thing),
         "canonical_url": _address(found.canonical, url) or _address(found.first("og:url"), url),
         "site_name": _short(site_name),
@@ -90,50 +94,52 @@ def read_metadata(root: etree._Element, url: str) -> tuple[str | None, dict[str,
     return title, {name: value for name, value in values.items() if value}
 
 
-def _walk(root: etree._Element) -> _Findings:
+def _walk(page: PageTree) -> _Findings:
     found = _Findings()
-    for element in root.iter(*_TAGS):
-        tag = element.tag
-        if tag == "script":
-            # Dozens a page, of which one or two matter.
-            kind = element.get("type")
-            if kind and "ld+json" in kind:
-                _read_json_ld(element, found)
-        elif tag == "meta":
-            _read_meta(element, found)
+    for tag, element in page.telling:
+        if tag == "a":  # most are
+            continue
+        if tag == "meta":
+            _read_meta(element.attributes, found)
         elif tag == "link":
-            _read_link(element, found)
+            _read_link(element.attributes, found)
+        elif tag == "script":
+            _read_script(element, found)
         elif tag == "time":
-            _read_time(element, found)
+            _read_time(element.attributes, found)
         elif tag == "title":
             # An <svg> has titles too; the page's is the first.
             found.title = found.title or collapse(text_of(element))[:_MAX_TITLE]
-        elif len(found.headings) < MAX_HEADINGS:
+        elif tag in _HEADINGS and len(found.headings) < MAX_HEADINGS:
             text = collapse(text_of(element))[:_MAX_TITLE]
             if text:
-                found.headings.append((int(tag[1]), text))
+                found.headings.append((_HEADINGS[tag], text))
     return found
 
 
-def _read_meta(element: etree._Element, found: _Findings) -> None:
-    content = element.get("content")
+def _read_meta(attributes: _Attributes, found: _Findings) -> None:
+    content = attributes.get("content")
     if not content:
         return
-    name = element.get("property") or element.get("name") or element.get("itemprop") or element.get("http-equiv")
+    names = map(attributes.get, ("property", "name", "itemprop", "http-equiv"))
+    name = next((name for name in names if name), None)
     if name:
         content = collapse(content[: 4 * MAX_TEXT])[:MAX_TEXT]
         if content:
             found.metas.setdefault(name.strip().lower(), []).append(content)
 
 
-def _read_link(element: etree._Element, found: _Findings) -> None:
-    rel = element.get("rel")
+def _read_link(attributes: _Attributes, found: _Findings) -> None:
+    rel = attributes.get("rel")
     if rel and found.canonical is None and "canonical" in rel.lower().split():
-        found.canonical = element.get("href")
+        found.canonical = attributes.get("href")
 
 
-def _read_json_ld(element: etree._Element, found: _Findings) -> None:
-    text = (element.text or "").strip()
+def _read_script(element: LexborNode, found: _Findings) -> None:
+    """Dozens a page, of which one or two are JSON-LD."""
+    if "ld+json" not in (element.attributes.get("type") or ""):
+        return
+    text = text_of(element).strip()
     if not text or len(text) > found.json_ld_room:
         return
     try:
@@ -144,11 +150,11 @@ def _read_json_ld(element: etree._Element, found: _Findings) -> None:
     found.json_ld.extend(value if isinstance(value, list) else [value])
 
 
-def _read_time(element: etree._Element, found: _Findings) -> None:
-    date = element.get("datetime")
+def _read_time(attributes: _Attributes, found: _Findings) -> None:
+    date = attributes.get("datetime")
     if date and len(found.times) < MAX_HEADINGS:
-        name = f"{element.get('itemprop') or ''} {element.get('class') or ''}"
-        if element.get("pubdate") is not None:
+        name = f"{attributes.get('itemprop') or ''} {attributes.get('class') or ''}"
+        if "pubdate" in attributes:
             name += " pubdate"
         found.times.append((name.lower(), date))
 
@@ -256,9 +262,9 @@ def _keywords(found: _Findings, thing: dict[str, Any]) -> list[str]:
     return list(dict.fromkeys(word[:100] for word in words if word))[:50]
 
 
-def _language(root: etree._Element, found: _Findings) -> str | None:
-    html = root if root.tag == "html" else root.find(".//html")
-    given = html.get("lang") or html.get("{http://www.w3.org/XML/1998/namespace}lang") if html is not None else None
+def _language(page: PageTree, found: _Findings) -> str | None:
+    attributes = page.root.attributes
+    given = attributes.get("lang") or attributes.get("xml:lang")
     given = given or found.first("content-language", "og:locale", "language", "dc.language")
     match = re.match(r"([A-Za-z]{2,3})(?:[-_]([A-Za-z0-9]{2,8}))?", (given or "").strip())
     if match is None:

@@ -1,19 +1,17 @@
 """The strategy `structured`: named fields of a page by CSS selectors, with its JSON-LD and microdata beside them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any
 
-from lxml import etree
-from lxml.cssselect import CSSSelector, SelectorError, SelectorSyntaxError
+from selectolax.lexbor import LexborHTMLParser, LexborNode, SelectolaxError
 
 from scrubjay.errors import InvalidRequest
-from scrubjay.extract.html import extract_html, parse_html
-from scrubjay.extract.links import collapse, resolve_href, text_of
+from scrubjay.extract.html import extract_html
+from scrubjay.extract.links import resolve_href
+from scrubjay.extract.tree import PageTree, collapse, parse_html, text_of
 from scrubjay.model.extraction import Extraction, ExtractOptions
-
-_Select = Callable[[etree._Element], list[etree._Element]]
 
 MAX_VALUES = 1_000
 MAX_ITEMS = 500
@@ -46,49 +44,52 @@ def extract_structured(text: str, url: str, options: ExtractOptions) -> Extracti
     attribute, and its name in `[]` for every match; without fields, JSON-LD and microdata are the result."""
     selectors = {name: _selector(name, expression) for name, expression in options.fields.items()}
     extraction = extract_html(text, url=url, options=options)
-    root = parse_html(text)
+    page = parse_html(text)
     fields: dict[str, Any] = {}
-    if root is not None:
-        for name, (select, attribute) in selectors.items():
-            values = [_value(element, attribute, url) for element in select(root)[:MAX_VALUES]]
+    if page is not None:
+        for name, (selector, attribute) in selectors.items():
+            values = [_value(element, attribute, url) for element in page.root.css(selector)[:MAX_VALUES]]
             found = [value for value in values if value]
             fields[name.removesuffix("[]")] = found if name.endswith("[]") else next(iter(found), None)
         if not selectors:
-            fields = {"json_ld": extraction.metadata.get("json_ld", []), "microdata": read_microdata(root, url)}
+            fields = {"json_ld": extraction.metadata.get("json_ld", []), "microdata": read_microdata(page, url)}
     return replace(extraction, method="structured", fields=fields)
 
 
-def _selector(name: str, expression: str) -> tuple[_Select, str | None]:
+def _selector(name: str, expression: str) -> tuple[str, str | None]:
     css, _, attribute = expression.rpartition("@") if "@" in expression else (expression, "", "")
-    try:
-        return _compile(css.strip() or "*"), attribute.strip().lower() or None
-    except (SelectorError, SelectorSyntaxError) as error:
-        raise InvalidRequest(f"The selector of '{name}' cannot be read: {error}.", field=f"fields.{name}") from None
+    css = css.strip() or "*"
+    if not _is_selector(css):
+        raise InvalidRequest(f"The selector of '{name}' cannot be read: {css[:200]}", field=f"fields.{name}")
+    return css, attribute.strip().lower() or None
 
 
 @lru_cache(maxsize=256)
-def _compile(css: str) -> _Select:
-    return cast(_Select, CSSSelector(css, translator="html"))
+def _is_selector(css: str) -> bool:
+    try:
+        LexborHTMLParser("<p>").css(css)
+    except SelectolaxError:
+        return False
+    return True
 
 
-def _value(element: etree._Element, attribute: str | None, url: str) -> str | None:
+def _value(element: LexborNode, attribute: str | None, url: str) -> str | None:
     if attribute is None:
         return collapse(text_of(element))[:_MAX_TEXT] or None
-    value = element.get(attribute)
+    value = element.attributes.get(attribute)
     if value is None:
         return None
     return resolve_href(value, url) or value[:_MAX_TEXT] if attribute in _ADDRESSES else value[:_MAX_TEXT]
 
 
-def read_microdata(root: etree._Element, url: str) -> list[dict[str, Any]]:
+def read_microdata(page: PageTree, url: str) -> list[dict[str, Any]]:
     """The page's top-level items, each with its type and properties."""
     items = []
     room = _Room()
-    for element in root.iter(etree.Element):
-        if element.get("itemscope") is not None and element.get("itemprop") is None:
-            items.append(_item(element, url, 0, room))
-            if len(items) >= MAX_ITEMS or room.characters < 0:
-                break
+    for element in page.root.css("[itemscope]:not([itemprop])"):
+        items.append(_item(element, url, 0, room))
+        if len(items) >= MAX_ITEMS or room.characters < 0:
+            break
     return items
 
 
@@ -100,17 +101,18 @@ class _Room:
         self.characters = MAX_MICRODATA_CHARACTERS
 
 
-def _item(scope: etree._Element, url: str, depth: int, room: _Room) -> dict[str, Any]:
+def _item(scope: LexborNode, url: str, depth: int, room: _Room) -> dict[str, Any]:
     item: dict[str, Any] = {}
-    kind = (scope.get("itemtype") or "").strip()
+    kind = (scope.attributes.get("itemtype") or "").strip()
     room.characters -= len(kind)
     if kind:
         item["@type"] = kind.removeprefix("https://schema.org/").removeprefix("http://schema.org/")
     for element in _properties(scope):
-        names = (element.get("itemprop") or "").split()
+        attributes = element.attributes
+        names = (attributes.get("itemprop") or "").split()
         before = room.characters
         room.characters -= _PROPERTY_CHARACTERS
-        nested = element.get("itemscope") is not None and depth < _MAX_DEPTH
+        nested = "itemscope" in attributes and depth < _MAX_DEPTH
         value = _item(element, url, depth + 1, room) if nested else _property_value(element, url)
         room.characters -= len(value) if isinstance(value, str) else 0
         room.characters -= (before - room.characters) * (len(names) - 1)
@@ -127,22 +129,26 @@ def _item(scope: etree._Element, url: str, depth: int, room: _Room) -> dict[str,
     return item
 
 
-def _properties(scope: etree._Element) -> Iterator[etree._Element]:
+def _properties(scope: LexborNode) -> Iterator[LexborNode]:
     """Elements with `itemprop` that belong to this item and not to one inside it."""
-    waiting = list(reversed(scope))
+    waiting = [scope.first_child]
     while waiting:
         element = waiting.pop()
-        if not isinstance(element.tag, str):
+        if element is None:
             continue
-        if element.get("itemprop") is not None:
+        waiting.append(element.next)
+        if not element.is_element_node:
+            continue
+        attributes = element.attributes
+        if "itemprop" in attributes:
             yield element
-        if element.get("itemscope") is None:
-            waiting.extend(reversed(element))
+        if "itemscope" not in attributes:
+            waiting.append(element.first_child)
 
 
-def _property_value(element: etree._Element, url: str) -> str:
-    attribute = _VALUE_ATTRIBUTES.get(str(element.tag))
-    value = element.get(attribute) if attribute else element.get("content")
+def _property_value(element: LexborNode, url: str) -> str:
+    attribute = _VALUE_ATTRIBUTES.get(element.tag or "")
+    value = element.attributes.get(attribute or "content")
     if value is None:
         return collapse(text_of(element))[:_MAX_TEXT]
     if attribute in _ADDRESSES:

@@ -1,8 +1,8 @@
 """The method `trafilatura`: slower than ours and made for articles; for who wants to compare, or trusts it more."""
 
-from scrubjay.extract.html import parse_html
 from scrubjay.extract.links import read_anchors
 from scrubjay.extract.metadata import read_metadata
+from scrubjay.extract.tree import parse_html
 from scrubjay.model.extraction import Extraction, ExtractOptions, Verdict
 
 
@@ -11,8 +11,8 @@ def extract_with_trafilatura(text: str, url: str, options: ExtractOptions) -> Ex
     # Imported here: it takes a third of a second.
     from trafilatura import extract as find_content
 
-    root = parse_html(text)
-    if root is None:
+    page = parse_html(text)
+    if page is None:
         return Extraction(
             markdown="", method="trafilatura", verdict=Verdict.EMPTY, verdict_reason="The page has no elements."
         )
@@ -25,6 +25,6 @@ def extract_with_trafilatura(text: str, url: str, options: ExtractOptions) -> Ex
         include_formatting=True,
         with_metadata=False,
     )
-    title, metadata = read_metadata(root, url)
-    anchors = read_anchors(root, url, contexts=options.contexts)
+    title, metadata = read_metadata(page, url)
+    anchors = read_anchors(page, url, contexts=options.contexts)
     return Extraction(markdown=markdown or "", method="trafilatura", title=title, metadata=metadata, anchors=anchors)

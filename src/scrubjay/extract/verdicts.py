@@ -8,9 +8,9 @@ import re
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from lxml import etree
+from selectolax.lexbor import LexborNode
 
-from scrubjay.extract.links import collapse, text_of
+from scrubjay.extract.tree import TAG_NUMBERS, PageTree, collapse, text_of
 from scrubjay.model.extraction import Verdict
 
 # No bot check and no login form has this much to say.
@@ -18,6 +18,7 @@ CONTENT_CHARACTERS = 1_500
 _WALL_CHARACTERS = 800
 _SHELL_CHARACTERS = 200
 _HTML_BYTES = 60_000
+_INVISIBLE = {TAG_NUMBERS[tag] for tag in ("script", "style", "noscript", "template", "head", "title")}
 
 
 # What a vendor's check page is made of. Ordinary pages behind the same vendor do not have these.
@@ -111,12 +112,12 @@ class _Page:
     title: str
     heading: str
     url: str
-    root: etree._Element | None
+    tree: PageTree | None
     html: str
     noscript: str
 
-    def has(self, path: str) -> bool:
-        return self.root is not None and self.root.find(path) is not None
+    def has(self, selector: str) -> bool:
+        return self.tree is not None and self.tree.root.css_first(selector) is not None
 
 
 def looks_like_content(*, status: int, text: str) -> bool:
@@ -125,54 +126,51 @@ def looks_like_content(*, status: int, text: str) -> bool:
 
 
 def judge(
-    *, status: int, text: str | None, title: str | None, root: etree._Element | None, url: str
+    *, status: int, text: str | None, title: str | None, page: PageTree | None, url: str
 ) -> tuple[Verdict, str | None]:
     """The verdict and, for everything but content, the evidence in one sentence. Without a text, the page's is used."""
-    visible = _visible_text(root) if root is not None else ""
+    visible = _visible_text(page.body) if page is not None else ""
     extracted = visible if text is None else text
     if looks_like_content(status=status, text=extracted):
         return Verdict.CONTENT, None
-    page = _Page(
+    suspect = _Page(
         status=status,
         # Where extraction found next to nothing, what it left out is the evidence.
         text=visible if len(extracted) < min(_SHELL_CHARACTERS, len(visible)) else extracted,
         extracted=extracted,
         title=collapse(title or ""),
-        heading=_first_heading(root),
+        heading=_first_heading(page),
         url=url,
-        root=root,
-        html=_html_of(root),
-        noscript=_noscript_of(root),
+        tree=page,
+        html=(page.root.html or "")[:_HTML_BYTES] if page is not None else "",
+        noscript=collapse(" ".join(map(text_of, page.find("noscript")))) if page is not None else "",
     )
     for check in (_blocked, _consent, _login, _missing, _empty):
-        verdict = check(page)
+        verdict = check(suspect)
         if verdict is not None:
             return verdict
     return Verdict.CONTENT, None
 
 
-def _first_heading(root: etree._Element | None) -> str:
-    heading = next(root.iter("h1", "h2"), None) if root is not None else None
+def _first_heading(page: PageTree | None) -> str:
+    heading = next(page.find("h1", "h2"), None) if page is not None else None
     return collapse(text_of(heading)) if heading is not None else ""
 
 
-def _html_of(root: etree._Element | None) -> str:
-    return etree.tostring(root, encoding="unicode", method="html")[:_HTML_BYTES] if root is not None else ""
-
-
-def _noscript_of(root: etree._Element | None) -> str:
-    return collapse(" ".join(text_of(each) for each in root.iter("noscript"))) if root is not None else ""
-
-
-def _visible_text(root: etree._Element) -> str:
-    body = root.find("body")
-    pieces = []
-    for element in (body if body is not None else root).iter(etree.Element):
-        hidden = element.tag in ("script", "style", "noscript", "template", "head", "title")
-        if element.text and not hidden:
-            pieces.append(element.text)
-        if element.tail:
-            pieces.append(element.tail)
+def _visible_text(element: LexborNode) -> str:
+    pieces: list[str] = []
+    waiting = [element.first_child]
+    while waiting:
+        node = waiting.pop()
+        if node is None:
+            continue
+        text = node.text_content
+        if text is not None:
+            pieces.append(text)
+        elif node.tag_id not in _INVISIBLE:
+            waiting += [node.next, node.first_child]
+            continue
+        waiting.append(node.next)
     return collapse(" ".join(pieces))
 
 
@@ -197,7 +195,7 @@ def _consent(page: _Page) -> tuple[Verdict, str] | None:
     if _CONSENT_HOSTS.match(host):
         return Verdict.LOGIN, f"The host {host} asks for consent before it shows anything."
     phrases = {match.group().lower() for match in _CONSENT_PHRASES.finditer(page.text)}
-    if len(phrases) >= 3 and len(page.text) < CONTENT_CHARACTERS and page.has(".//form"):
+    if len(phrases) >= 3 and len(page.text) < CONTENT_CHARACTERS and page.has("form"):
         return Verdict.LOGIN, "The page asks for consent and has no other content."
     return None
 
@@ -205,7 +203,7 @@ def _consent(page: _Page) -> tuple[Verdict, str] | None:
 def _login(page: _Page) -> tuple[Verdict, str] | None:
     if page.status == 401:
         return Verdict.LOGIN, "Status 401: the page is only for those who are signed in."
-    if len(page.text) >= _WALL_CHARACTERS or not page.has(".//input[@type='password']"):
+    if len(page.text) >= _WALL_CHARACTERS or not page.has("input[type=password i]"):
         return None
     named = _LOGIN_WORDS.search(page.title) or _LOGIN_WORDS.search(page.heading)
     if named or _LOGIN_PATHS.search(urlsplit(page.url).path):
@@ -232,7 +230,7 @@ def _missing(page: _Page) -> tuple[Verdict, str] | None:
 def _empty(page: _Page) -> tuple[Verdict, str] | None:
     if len(page.extracted) >= _SHELL_CHARACTERS:
         return None
-    shell = _empty_shell(page.root) if page.root is not None else None
+    shell = _empty_shell(page.tree) if page.tree is not None else None
     if shell:
         return Verdict.EMPTY, f"Scripts would have filled the element #{shell}."
     if len(page.text) >= _SHELL_CHARACTERS:
@@ -243,11 +241,11 @@ def _empty(page: _Page) -> tuple[Verdict, str] | None:
     return None if page.text.strip() else (Verdict.EMPTY, "The page has no text.")
 
 
-def _empty_shell(root: etree._Element) -> str | None:
-    if root.find(".//script") is None:
+def _empty_shell(page: PageTree) -> str | None:
+    if next(page.find("script"), None) is None:
         return None
     for name in _SHELL_IDS:
-        container = root.find(f".//*[@id='{name}']")
+        container = page.root.css_first(f"#{name}")
         if container is not None and len(_visible_text(container)) < 40:
             return name
     return None

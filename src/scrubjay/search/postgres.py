@@ -30,14 +30,14 @@ _SCAN_BATCH = 1_000
 _FEW_POINTS = 5_000
 _GRAPH_POINTS = 10_000
 _GRAPH_CARE = 2  # candidates kept for every hit on a walk of the graph; with one, a fifteenth of the nearest is missed
+_MOST = 0.5  # of all points: who has more of them is not looked for among them by an index
 _FREQUENCY_CAP = 5_000
 _REMEMBER_SECONDS = 60.0
 _REMEMBERED_NUMBERS = 50_000
 _ENOUGH_CANDIDATES = 2_000
 _BUILD_MEMORY = "512MB"
 _OLDEST_PGVECTOR = (0, 8)
-# In queries of their own, so that texts are read once and not once for every chunk that they are compared with.
-_DISTANCE = "vector <=> (SELECT CAST(CAST(:vector AS text) AS vector))"
+# In a query of its own, so that the text is read once and not once for every chunk that it is compared with.
 _SCORE = "-(weights <#> (SELECT CAST(CAST(:query AS text) AS sparsevec)))"
 # Filtered searches go on in the graph until they have found enough; roughly in order is cheaper, and rows are sorted
 # afterwards. A plan that is made without knowing the filter takes it for a narrow one, and sorts everything that it
@@ -72,6 +72,10 @@ class PostgresIndex:
             for statement in schema.create_statements(self._table, dimensions):
                 await connection.execute(text(statement))
             await self._check_dimensions(connection)
+            former = {"name": schema.quote(self._table + schema.FORMER_GRAPH)}
+            outdated = (await connection.execute(text("SELECT to_regclass(:name)"), former)).scalar() is not None
+        if outdated:
+            self._background = asyncio.create_task(self._optimize_unasked())
         return self
 
     async def _check_dimensions(self, connection: AsyncConnection) -> None:
@@ -118,30 +122,37 @@ class PostgresIndex:
         check_dimensions(len(vector), self.dimensions)
         conditions, values = schema.describe_filter(where)
         values |= {"vector": schema.vector_text(vector), "limit": limit}
-        few = await self._are_few(conditions, values)
+        number = await self._count_roughly(conditions, values)
         rows: Sequence[Any] = ()
-        if not few:
-            rows = await self._fetch(self._nearest(_DISTANCE, conditions), values, graph_width=_GRAPH_CARE * limit)
-        if few or len(rows) < limit:
-            # Adding nothing keeps the graph out of it, which would look at thousands of points that the filter drops.
-            rows = await self._fetch(self._nearest(f"({_DISTANCE}) + 0", conditions), values)
+        if number >= _FEW_POINTS:
+            query = self._nearest(schema.graph_distance(self.dimensions), conditions)
+            rows = await self._fetch(query, values, graph_width=_GRAPH_CARE * limit)
+        if len(rows) < limit:
+            # Without the graph, which would look at thousands of points that the filter drops.
+            rows = await self._fetch(self._nearest("distance", conditions), values)
         rows = sorted(rows, key=lambda row: row[2])
         return [Hit(chunk_id(identifier), document, 1 - distance) for identifier, document, distance in rows]
 
-    def _nearest(self, distance: str, conditions: str) -> str:
-        columns = f"id, document_id, {distance} AS distance"
-        return f"SELECT {columns} FROM {self._name} WHERE {conditions} ORDER BY distance LIMIT :limit"
+    def _nearest(self, order: str, conditions: str) -> str:
+        columns = f"id, document_id, {schema.DISTANCE} AS distance"
+        return f"SELECT {columns} FROM {self._name} WHERE {conditions} ORDER BY {order} LIMIT :limit"
 
-    async def _are_few(self, conditions: str, values: Mapping[str, Any]) -> bool:
-        """Whether the filter lets so little through that every vector can be looked at; remembered for a while."""
+    async def _count_roughly(self, conditions: str, values: Mapping[str, Any]) -> int:
+        """How many points a filter lets through: few are counted, of many the planner knows about how many they are.
+        Remembered for a while."""
         needed = {name: value for name, value in values.items() if f":{name}" in conditions}
         key = f"{conditions} {needed}"
-        found = self._remembered.get(key)
-        if found is None:
-            few = f"SELECT 1 FROM {self._name} WHERE {conditions} LIMIT {_FEW_POINTS}"
-            ((found,),) = await self._fetch(f"SELECT count(*) FROM ({few}) AS few", needed)
-            self._remembered.set(key, found)
-        return found < _FEW_POINTS
+        number = self._remembered.get(key)
+        if number is None:
+            found = f"SELECT 1 FROM {self._name} WHERE {conditions}"
+            few = f"SELECT count(*) FROM ({found} LIMIT {_FEW_POINTS}) AS few"
+            async with self._reading() as connection:
+                number = int((await connection.execute(text(few), needed)).scalar_one())
+                if number == _FEW_POINTS:
+                    explained = await connection.execute(text(f"EXPLAIN (FORMAT JSON) {found}"), needed)
+                    number = max(number, _expected_rows(explained.scalar_one()))
+            self._remembered.set(key, number)
+        return number
 
     async def search_keywords(self, query: KeywordQuery, where: SearchFilter, limit: int) -> list[Hit]:
         words = query_terms(query.text, query.languages)
@@ -149,16 +160,29 @@ class PostgresIndex:
         terms = list(dict.fromkeys(form for word in words or phrases for form in word.scoring))
         if not terms:
             return []
-        narrowed = [schema.whose(where), *(schema.any_of(forms) for word in phrases for forms in word.parts)]
+        narrowed = [schema.any_of(forms) for word in phrases for forms in word.parts]
+        if not await self._has_most(where):
+            narrowed.append(schema.whose(where))
         for word in (word for each in query.excluded for word in query_terms(each, query.languages)):
             narrowed.append("!(" + " & ".join(map(schema.any_of, word.exact)) + ")")
         frequencies = await self._find_frequencies(where.tenant_id, terms)
         total = frequencies.pop("")
         weights = {term: inverse_frequency(min(number, total), total) for term, number in frequencies.items()}
-        return await self._rank(weights, frequencies, " & ".join(narrowed), where, limit)
+        return await self._rank(weights, frequencies, narrowed, where, limit)
+
+    async def _has_most(self, where: SearchFilter) -> bool:
+        """Whether most chunks are the tenant's and of the moment that is asked about: to look for the others' in an
+        index takes longer than to drop them where they are found."""
+        conditions, values = schema.describe_filter(SearchFilter(tenant_id=where.tenant_id, as_of=where.as_of))
+        return await self._count_roughly(conditions, values) > _MOST * await self._count_roughly("true", {})
 
     async def _rank(
-        self, weights: dict[str, float], frequencies: Mapping[str, int], narrowed: str, where: SearchFilter, limit: int
+        self,
+        weights: dict[str, float],
+        frequencies: Mapping[str, int],
+        narrowed: Sequence[str],
+        where: SearchFilter,
+        limit: int,
     ) -> list[Hit]:
         """Let the rarest words choose, and one more at a time while those that wait could lift another chunk in."""
         conditions, values = schema.describe_filter(where)
@@ -177,7 +201,7 @@ class PostgresIndex:
             while waiting and (candidates < limit or candidates + frequencies[waiting[-1]] <= _ENOUGH_CANDIDATES):
                 chosen.append(waiting.pop())
                 candidates += frequencies[chosen[-1]]
-            values["words"] = f"{schema.any_of(chosen)} & {narrowed}"
+            values["words"] = " & ".join([schema.any_of(chosen), *narrowed])
             rows = await self._fetch(query, values)
             best_without = sum(weights[term] for term in waiting) * (K1 + 1)
             if len(rows) == limit and rows[-1][2] >= best_without:
@@ -206,8 +230,7 @@ class PostgresIndex:
         for place, number in enumerate(numbers):
             if number == _FREQUENCY_CAP:
                 explained = (await connection.exec_driver_sql(f"EXPLAIN (FORMAT JSON) {found[place]}")).scalar_one()
-                (facts,) = json.loads(explained) if isinstance(explained, str) else explained
-                numbers[place] = max(int(facts["Plan"]["Plan Rows"]), _FREQUENCY_CAP)
+                numbers[place] = max(_expected_rows(explained), _FREQUENCY_CAP)
         return numbers
 
     async def count(self, where: SearchFilter) -> int:
@@ -231,7 +254,7 @@ class PostgresIndex:
                     await connection.execute(text(f"SELECT pg_advisory_unlock({_LOCK + 1})"))
 
     async def _make_graph(self, connection: AsyncConnection) -> None:
-        graph = schema.quote(self._table + "_graph")
+        graph, former = (schema.quote(self._table + ending) for ending in (schema.GRAPH, schema.FORMER_GRAPH))
         query = "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(:name)"
         valid = (await connection.execute(text(query), {"name": graph})).scalar()
         ((number,),) = (await connection.execute(text(f"SELECT count(*) FROM {self._name}"))).all()
@@ -240,9 +263,12 @@ class PostgresIndex:
         if valid is False:  # whoever made it was stopped
             await connection.execute(text(f"DROP INDEX {graph}"))
         await connection.execute(text(f"SET maintenance_work_mem = '{_BUILD_MEMORY}'"))
-        making = f"CREATE INDEX CONCURRENTLY {graph} ON {self._name} USING hnsw (vector vector_cosine_ops)"
+        making = (
+            f"CREATE INDEX CONCURRENTLY {graph} ON {self._name} USING hnsw ({schema.graph_column(self.dimensions)})"
+        )
         await connection.execute(text(making))
         await connection.execute(text("RESET maintenance_work_mem"))
+        await connection.execute(text(f"DROP INDEX IF EXISTS {former}"))
 
     def _note_writes(self, number: int) -> None:
         self._unoptimized += number
@@ -316,6 +342,12 @@ class _Numbers:
         if len(self._numbers) >= _REMEMBERED_NUMBERS:
             self._numbers.clear()
         self._numbers[key] = (time.monotonic() + _REMEMBER_SECONDS, number)
+
+
+def _expected_rows(explained: Any) -> int:
+    """What the planner expects, from what EXPLAIN (FORMAT JSON) gives."""
+    (facts,) = json.loads(explained) if isinstance(explained, str) else explained
+    return int(facts["Plan"]["Plan Rows"])
 
 
 def _describe(points: Sequence[IndexPoint]) -> list[dict[str, Any]]:

@@ -5,9 +5,11 @@ import time
 
 import pytest
 
+from scrubjay.errors import ExtractionFailed
 from scrubjay.extract.classifier import MODEL_PATH, load_classifier
-from scrubjay.extract.html import explain_html, extract_html, parse_html
+from scrubjay.extract.html import explain_html, extract_html
 from scrubjay.extract.markdown import fingerprint
+from scrubjay.extract.tree import MAX_NESTING, parse_html
 from scrubjay.model.extraction import ExtractOptions, PageType, Verdict
 
 URL = "https://example.org/blog/2024/scrub-jays-remember"
@@ -112,10 +114,27 @@ def test_an_odd_page_still_gives_its_text(page: str) -> None:
     assert "the birds returned first to the worms" in extract_html(page, url=URL).markdown
 
 
-@pytest.mark.parametrize("tag", ["<div>", "<b>", "<ul><li>a", "<table><tr><td>", "<p>a", "<a href=x>b"])
-def test_megabytes_of_nested_tags_are_read_in_time(tag: str) -> None:
+@pytest.mark.parametrize("tag", ["<tr><td>", "<p>a", "<li>a", "<br>", "<b>a</b>"])
+def test_megabytes_of_tags_side_by_side_are_read_in_time(tag: str) -> None:
     started = time.process_time()
     extract_html(tag * (4_000_000 // len(tag)), url=URL)
+    assert time.process_time() - started < 10
+
+
+@pytest.mark.parametrize("tag", ["<div>", "<b>", "<ul><li>a", "<table><tr><td>", "<a href=x>b", "<x-y>", "<DIV\n>"])
+def test_megabytes_of_nested_tags_are_refused_in_time(tag: str) -> None:
+    started = time.process_time()
+    with pytest.raises(ExtractionFailed) as refusal:
+        extract_html(tag * (4_000_000 // len(tag)), url=URL)
+    assert refusal.value.error_type == "too_deep"
+    assert time.process_time() - started < 10
+
+
+@pytest.mark.parametrize("tag", ["div", "b", "a", "ul"])
+def test_tags_nested_as_deep_as_is_allowed_are_read_in_time(tag: str) -> None:
+    started = time.process_time()
+    page = f"<{tag}>" * (MAX_NESTING - 10) + SENTENCES[0] + f"</{tag}>" * (MAX_NESTING - 10) + "<p>x" * 20_000
+    assert SENTENCES[0] in extract_html(page, url=URL).markdown
     assert time.process_time() - started < 10
 
 

@@ -3,16 +3,16 @@
 import pytest
 
 from scrubjay.extract.blocks import cut_blocks
-from scrubjay.extract.html import parse_html
 from scrubjay.extract.markdown import fingerprint, render_markdown
+from scrubjay.extract.tree import parse_html
 
 BASE = "https://example.org/docs/"
 
 
 def write(html: str) -> str:
-    root = parse_html(f"<html><body>{html}</body></html>")
-    assert root is not None
-    tree = cut_blocks(root)
+    page = parse_html(f"<html><body>{html}</body></html>")
+    assert page is not None
+    tree = cut_blocks(page)
     blocks = render_markdown(tree, range(len(tree.blocks)), BASE)
     return "".join(block.gap + block.text for block in blocks)
 

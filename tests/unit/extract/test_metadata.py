@@ -4,16 +4,17 @@ import json
 from typing import Any
 
 import pytest
-from lxml import etree
 
 from scrubjay.extract.metadata import MAX_JSON_LD_CHARACTERS, read_metadata
+from scrubjay.extract.tree import parse_html
 
 URL = "https://www.example.com/news/item"
 
 
 def read(html: str, url: str = URL) -> tuple[str | None, dict[str, Any]]:
-    parser = etree.HTMLParser(recover=True, huge_tree=True, remove_comments=True, encoding="utf-8")
-    return read_metadata(etree.fromstring(html.encode(), parser), url)
+    page = parse_html(html)
+    assert page is not None
+    return read_metadata(page, url)
 
 
 ARTICLE = {

@@ -1,8 +1,8 @@
 """Block pages, walls, shells and disguised 404s are told from content, and content from them."""
 
 import pytest
-from lxml import etree
 
+from scrubjay.extract.tree import parse_html, text_of
 from scrubjay.extract.verdicts import judge
 from scrubjay.model.extraction import Verdict
 
@@ -11,9 +11,10 @@ ARTICLE = "Scrub jays hide acorns and remember where. " * 20
 
 
 def verdict(html: str, *, status: int = 200, url: str = URL, text: str | None = None) -> Verdict:
-    root = etree.fromstring(html.encode(), etree.HTMLParser(recover=True, remove_comments=True, encoding="utf-8"))
-    title = next((element.text for element in root.iter("title")), None)
-    found, reason = judge(status=status, text=text, title=title, root=root, url=url)
+    page = parse_html(html)
+    assert page is not None
+    title = next(map(text_of, page.find("title")), None)
+    found, reason = judge(status=status, text=text, title=title, page=page, url=url)
     assert (reason is None) == (found is Verdict.CONTENT)
     return found
 
@@ -118,5 +119,5 @@ def test_a_long_text_is_content_whatever_else_the_page_has() -> None:
 
 
 def test_a_page_without_a_tree_is_judged_by_its_text() -> None:
-    assert judge(status=200, text="", title=None, root=None, url=URL)[0] is Verdict.EMPTY
-    assert judge(status=200, text="Words.", title=None, root=None, url=URL)[0] is Verdict.CONTENT
+    assert judge(status=200, text="", title=None, page=None, url=URL)[0] is Verdict.EMPTY
+    assert judge(status=200, text="Words.", title=None, page=None, url=URL)[0] is Verdict.CONTENT

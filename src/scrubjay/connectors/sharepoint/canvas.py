@@ -13,8 +13,8 @@ from lxml_html_clean import Cleaner
 
 from scrubjay.errors import ExtractionFailed
 from scrubjay.extract.blocks import cut_blocks
-from scrubjay.extract.html import parse_html
 from scrubjay.extract.markdown import render_markdown
+from scrubjay.extract.tree import parse_html
 
 MAX_CHARACTERS = 12_000_000
 _ATTRIBUTES = frozenset({"href", "src", "alt", "title", "colspan", "rowspan", "scope", "lang", "start", "type"})
@@ -56,10 +56,10 @@ def clean_html(content: str) -> str:
 
 def html_to_markdown(content: str, base_url: str = "") -> str:
     """All text of cleaned HTML: unlike a web page's, none of it is chrome."""
-    root = parse_html(f"<html><body>{_printable(content)}</body></html>")
-    if root is None:
+    page = parse_html(f"<html><body>{_printable(content)}</body></html>")
+    if page is None:
         return ""
-    tree = cut_blocks(root)
+    tree = cut_blocks(page)
     blocks = render_markdown(tree, range(len(tree.blocks)), base_url)
     return "".join(block.gap + block.text for block in blocks).strip()
 
