@@ -1,10 +1,11 @@
 """Crawlers side by side on one local site: Scrapy, Crawlee and Scrubjay, each in its own process at its best settings.
 
-    python bench/crawl.py [--pages 5000] [--subjects scrapy,crawlee,scrubjay] [--repeat 1] [--recrawl]
+    python bench/crawl.py [--pages 5000] [--subjects scrapy,crawlee,scrubjay,indexing] [--repeat 1] [--recrawl]
     python bench/crawl.py --memory 50000
 
 The site (`site_pages.py`) is served by nginx, which also counts: a page is an address that nginx answered with 200.
-Every subject follows all links of the site, extracts Markdown from every page and stores it. Scrapy and Crawlee live
+Every subject follows all links of the site, extracts Markdown from every page and stores it; `indexing` is Scrubjay as
+its users start it, which also cuts, embeds and indexes what it stores. Scrapy and Crawlee live
 in an environment of their own (`--peers-venv`, made at the first run). CPU and memory are those of whole process trees.
 """
 
@@ -29,7 +30,7 @@ from site_pages import BenchSite, write_site
 HERE = Path(__file__).resolve().parent
 # The last is what `lxml[html_clean]` means, which older pips do not understand.
 PEERS = ["scrapy", "crawlee[parsel]", "trafilatura", "uvloop", "lxml-html-clean"]
-SUBJECTS = ("scrapy", "crawlee", "scrubjay")
+SUBJECTS = ("scrapy", "crawlee", "scrubjay", "indexing")
 START_SECONDS = 20
 LOG_FLUSH_SECONDS = 1.5
 NGINX = """
@@ -131,11 +132,11 @@ class Bench:
 
     def command(self, subject: str, url: str, home: Path | None = None) -> list[str]:
         out = str(self._folder / f"{subject}-{self._runs}.jsonl")
-        if subject == "scrubjay":
+        if subject in ("scrubjay", "indexing"):
             home = home or self._folder / f"home-{self._runs}"
             scrubjay = str(Path(sys.executable).parent / "scrubjay")
             behaviour = ["--max-pages", "100000", "--concurrency", "64", "--host-concurrency", "64"]
-            behaviour += ["--delay-ms", "0", "--quiet"]
+            behaviour += ["--delay-ms", "0", "--quiet", "--index" if subject == "indexing" else "--no-index"]
             return [scrubjay, "--home", str(home), "crawl", url, *behaviour, *self._options.scrubjay_options.split()]
         python = make_peers(self._options.peers_venv)
         return [str(python), str(HERE / f"crawl_{subject}.py"), url, out, "--concurrency", "64"]
@@ -143,14 +144,19 @@ class Bench:
     def run(self, subject: str, served: Served, home: Path | None = None) -> Result:
         self._runs += 1
         command = self.command(subject, served.url, home)
-        environment = os.environ | {"SCRUBJAY_ALLOWED_PRIVATE_NETWORKS": "127.0.0.0/8"}
         log = self._folder / f"{subject}-{self._runs}.log"
         before = served.answers()
-        cost = measure(command, timeout_seconds=self._options.timeout, log=log, env=environment)
+        cost = measure(command, timeout_seconds=self._options.timeout, log=log, env=environment())
         answers = served.answers() - before
         if cost.exit_code != 0:
             print(f"{subject} ended with {cost.exit_code}; its last words:\n{last_words(log)}", flush=True)
         return Result(answers["200"], answers, cost)
+
+
+def environment() -> dict[str, str]:
+    """For every subject: compiled modules are kept, as they are wherever packages are installed."""
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return kept | {"SCRUBJAY_ALLOWED_PRIVATE_NETWORKS": "127.0.0.0/8"}
 
 
 def last_words(log: Path) -> str:
@@ -214,8 +220,7 @@ def watch_memory(bench: Bench, options: argparse.Namespace, folder: Path) -> Non
         assert server.stdout is not None
         url = server.stdout.readline().strip() + "/"
         log = folder / "memory.log"
-        environment = os.environ | {"SCRUBJAY_ALLOWED_PRIVATE_NETWORKS": "127.0.0.0/8"}
-        cost = measure(bench.command("scrubjay", url), timeout_seconds=options.timeout, log=log, env=environment)
+        cost = measure(bench.command("scrubjay", url), timeout_seconds=options.timeout, log=log, env=environment())
     finally:
         server.terminate()
         server.wait()

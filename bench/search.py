@@ -286,9 +286,9 @@ def _bare_postgres(connection: Any, world: World) -> Bare:
     from scrubjay.search.analysis import query_terms
 
     async def vector(question: Question) -> Any:
-        query = """
-            SELECT id, document_id, vector <=> $1::text::vector AS distance FROM index_bench
-            WHERE tenant_id = $2 ORDER BY distance LIMIT $3
+        query = f"""
+            SELECT id, document_id, vector::halfvec({DIMENSIONS}) <=> $1::text::halfvec({DIMENSIONS}) AS distance
+            FROM index_bench WHERE tenant_id = $2 ORDER BY distance LIMIT $3
         """
         return await connection.fetch(query, postgres_schema.vector_text(question.vector), world.tenant, world.limit)
 

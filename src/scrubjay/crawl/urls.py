@@ -51,12 +51,14 @@ def parse_url(text: str, base: str | None = None, *, field: str = "url") -> Url:
     scheme = url.protocol[:-1]
     if scheme not in _DEFAULT_PORTS:
         raise UrlInvalid(f"Only http and https addresses can be fetched, not '{scheme}:'.", field=field)
-    if not url.hostname:
+    host = url.hostname
+    if not host:
         raise UrlInvalid("The address has no host.", field=field)
-    if not _is_possible(url.hostname.removesuffix(".")):
+    if not _is_possible(host.removesuffix(".")):
         raise UrlInvalid("The address has no valid host.", field=field)
-    if url.hostname.endswith("."):  # the same host, but it would slip past what is said about hosts
-        url.hostname = url.hostname[:-1]
+    if host.endswith("."):  # the same host, but it would slip past what is said about hosts
+        url.hostname = host[:-1]
+        host = url.hostname
     username, password = unquote(url.username), unquote(url.password)
     if username or password:
         url.username = url.password = ""
@@ -65,8 +67,8 @@ def parse_url(text: str, base: str | None = None, *, field: str = "url") -> Url:
     href = url.href.removesuffix("#")
     if len(href) > MAX_URL_LENGTH:
         raise UrlInvalid(f"The address is longer than {MAX_URL_LENGTH} characters.", field=field)
-    host = url.hostname.strip("[]")
-    port = int(url.port) if url.port else _DEFAULT_PORTS[scheme]
+    host = host.strip("[]")
+    port = int(given) if (given := url.port) else _DEFAULT_PORTS[scheme]
     _require_one_reading(href, scheme, host, port, field)
     return Url(href, scheme, host, port, username or None, password or None)
 

@@ -7,7 +7,7 @@ from typing import Any
 from scrubjay.extract.blocks import BlockTree, cut_blocks
 from scrubjay.extract.classifier import Classifier, PageScores, load_classifier
 from scrubjay.extract.features import PageHead
-from scrubjay.extract.links import read_anchors
+from scrubjay.extract.links import base_of, read_anchors
 from scrubjay.extract.markdown import fingerprint, render_markdown
 from scrubjay.extract.metadata import read_metadata
 from scrubjay.extract.tree import parse_html
@@ -47,7 +47,7 @@ def extract_html(
     if tree.blocks:
         scores = _classify(tree, title, metadata, url, classifier)
         metadata["page_type"] = scores.page_type.value
-        blocks = render_markdown(tree, _kept(scores, tree, text), url)
+        blocks = render_markdown(tree, _kept(scores, tree, text), base_of(page, url))
     blocks = _or_structured(blocks, metadata)
     markdown = "".join(block.gap + block.text for block in blocks)
     return Extraction(markdown=markdown, method=METHOD, title=title, metadata=metadata, anchors=anchors, blocks=blocks)

@@ -35,7 +35,7 @@ _SKIPPED = ("#", "javascript:", "mailto:", "tel:", "data:", "sms:", "whatsapp:",
 
 def read_anchors(page: PageTree, url: str, *, contexts: bool = False) -> tuple[Anchor, ...]:
     """The page's links in order; addresses that cannot be fetched are left out."""
-    base = _base_of(page, url)
+    base = base_of(page, url)
     origin = _origin_of(base)
     surroundings: dict[int, str] = {}
     anchors = []
@@ -65,7 +65,8 @@ def resolve_href(href: str, base: str) -> str | None:
     return _resolve(href, base, _origin_of(base))
 
 
-def _base_of(page: PageTree, url: str) -> str:
+def base_of(page: PageTree, url: str) -> str:
+    """The address that the page's relative ones start from: its own, unless it names another."""
     element = next(page.find("base"), None)
     href = element.attributes.get("href") if element is not None else None
     if not href:

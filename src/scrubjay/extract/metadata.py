@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from selectolax.lexbor import LexborNode
 
-from scrubjay.extract.links import resolve_href
+from scrubjay.extract.links import base_of, resolve_href
 from scrubjay.extract.tree import PageTree, collapse, text_of
 
 MAX_JSON_LD_CHARACTERS = 32_768
@@ -76,6 +76,7 @@ def read_metadata(page: PageTree, url: str) -> tuple[str | None, dict[str, Any]]
     site_name = found.first(*_SITE_NAMES)
     title = _choose_title(found, thing, site_name, url)
     open_graph = _open_graph(found.metas)
+    base = base_of(page, url)
     values: dict[str, Any] = {
         "description": _short(found.first(*_DESCRIPTION_NAMES) or _string(thing.get("description"))),
         "author": _author(found, thing),
@@ -83,9 +84,9 @@ def read_metadata(page: PageTree, url: str) -> tuple[str | None, dict[str, Any]]
         "modified_at": _date(found.first(*_MODIFIED_NAMES)) or _date(_string(thing.get("dateModified"))),
         "language": _language(page, found),
         "keywords": _keywords(found, thing),
-        "canonical_url": _address(found.canonical, url) or _address(found.first("og:url"), url),
+        "canonical_url": _address(found.canonical, base) or _address(found.first("og:url"), base),
         "site_name": _short(site_name),
-        "image": _address(found.first(*_IMAGE_NAMES), url),
+        "image": _address(found.first(*_IMAGE_NAMES), base),
         "open_graph": open_graph,
         "json_ld": found.json_ld,
         "headings": found.headings,

@@ -4,7 +4,6 @@ A page has thousands of words; as strings in a dictionary, each of them is a wal
 """
 
 import re
-import sys
 from collections.abc import Iterable
 
 import numpy as np
@@ -69,7 +68,7 @@ def read_codes(text: str) -> Ints:
 
 
 def _tabulate_small_letters() -> Ints:
-    table = np.arange(sys.maxunicode + 1, dtype=np.int64)
+    table = np.arange(_LAST_CASED + 1, dtype=np.int64)
     letters = "".join([chr(code) for code in range(_LAST_CASED + 1) if not 0xD800 <= code < 0xE000])
     letters = "".join(re.split(f"[{_SPECIAL_CAPITALS}]", letters))
     table[read_codes(letters)] = read_codes(letters.lower())
@@ -84,7 +83,7 @@ def lower_codes(text: str, codes: Ints) -> Ints:
     a text that is not all ASCII, but knows what to make of letters that depend on others or become two."""
     if any(letter in text for letter in _SPECIAL_CAPITALS):
         return read_codes(text.lower())
-    return _SMALL_LETTERS.take(codes)
+    return np.where(codes > _LAST_CASED, codes, _SMALL_LETTERS.take(codes, mode="clip"))
 
 
 def cut_words(codes: Ints) -> tuple[Ints, Ints]:

@@ -9,6 +9,7 @@ import importlib.util
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -92,34 +93,43 @@ class WordLlama:
     _SLICE = 256  # texts at a time
 
     def __init__(self) -> None:
-        from safetensors.numpy import load_file
-
-        folder = package_folder("wordllama")
-        self._tokenizer = load_tokenizer(folder / "tokenizers" / "l2_supercat_tokenizer_config.json")
-        weights = load_file(folder / "weights" / "l2_supercat_256.safetensors")
-        self._weights: Vectors = np.ascontiguousarray(weights["embedding.weight"], dtype=np.float32)
+        self._folder = package_folder("wordllama")
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="embedder")
+        self._loading = Lock()
+        self._loaded: tuple[FastTokenizer, Vectors] | None = None
+
+    def _load(self) -> "tuple[FastTokenizer, Vectors]":
+        """Tokenizer and weights, read when they are first needed: most commands embed nothing."""
+        with self._loading:
+            if self._loaded is None:
+                from safetensors.numpy import load_file
+
+                tokenizer = load_tokenizer(self._folder / "tokenizers" / "l2_supercat_tokenizer_config.json")
+                weights = load_file(self._folder / "weights" / "l2_supercat_256.safetensors")
+                self._loaded = tokenizer, np.ascontiguousarray(weights["embedding.weight"], dtype=np.float32)
+            return self._loaded
 
     def token_starts(self, texts: Sequence[str]) -> list[list[int]]:
-        return token_starts(self._tokenizer, texts)
+        return token_starts(self._load()[0], texts)
 
     async def embed(self, texts: Sequence[str]) -> Vectors:
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._embed, texts)
 
     async def embed_query(self, text: str) -> Vectors:
-        # A query is a few words: that is done sooner than handed to a thread.
-        query: Vectors = self._embed([text])[0]
+        # A query is a few words: that is done sooner than handed to a thread, once the weights are there.
+        query: Vectors = (await self.embed([text]) if self._loaded is None else self._embed([text]))[0]
         return query
 
     def _embed(self, texts: Sequence[str]) -> Vectors:
+        tokenizer, weights = self._load()
         vectors = np.zeros((len(texts), self.dimensions), dtype=np.float32)
         for start in range(0, len(texts), self._SLICE):
             batch = [clean(text) for text in texts[start : start + self._SLICE]]
-            encodings = self._tokenizer.encode_batch_fast(batch, add_special_tokens=False)
+            encodings = tokenizer.encode_batch_fast(batch, add_special_tokens=False)
             for row, encoding in enumerate(encodings, start):
                 if encoding.ids:
-                    ids = np.minimum(encoding.ids, len(self._weights) - 1)
-                    vectors[row] = self._weights[ids].mean(axis=0)
+                    ids = np.minimum(encoding.ids, len(weights) - 1)
+                    vectors[row] = weights[ids].mean(axis=0)
         return normalize(vectors)
 
     def trust(self, query: str) -> VectorTrust:

@@ -138,6 +138,16 @@ def test_tags_nested_as_deep_as_is_allowed_are_read_in_time(tag: str) -> None:
     assert time.process_time() - started < 10
 
 
+def test_links_and_images_start_from_the_base_that_the_page_names() -> None:
+    body = f"<p>{SENTENCES[0]} <a href='x'>more</a> <img alt='A jay' src='jay.png'></p><p>{SENTENCES[1]}</p>"
+    page = f"<html><head><base href='/birds/'><link rel=canonical href='jays'></head><body>{body}</body></html>"
+    extraction = extract_html(page, url=URL)
+    assert "[more](https://example.org/birds/x)" in extraction.markdown
+    assert "![A jay](https://example.org/birds/jay.png)" in extraction.markdown
+    assert extraction.links == ["https://example.org/birds/x"]
+    assert extraction.metadata["canonical_url"] == "https://example.org/birds/jays"
+
+
 def test_addresses_of_any_shape_are_accepted() -> None:
     for url in ("", "not a url", "https://example.org", "https://example.org/?q=1#x"):
         assert SENTENCES[0] in extract_html(article(), url=url, options=ExtractOptions(contexts=True)).markdown
