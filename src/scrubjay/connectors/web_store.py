@@ -62,7 +62,7 @@ def is_reusable(known: KnownPage, strategy: str) -> bool:
 
 
 def anchors_of(details: Mapping[str, Any]) -> list[Anchor]:
-    return [Anchor(*link) for link in details.get("links", ())]
+    return list(map(Anchor._make, details.get("links", ())))
 
 
 def hash_content(markdown: str) -> str:

@@ -105,17 +105,19 @@ class _Writer:
         if tag in _HEADINGS:
             return place._replace(heading=_HEADINGS[tag])
         if tag == "li":
-            return place._replace(items=(*place.items, (node, self._marker(node)))[-_MAX_LIST_DEPTH:], term="")
+            items = (*place.items, (node, self._marker(node)))[-_MAX_LIST_DEPTH:]
+            return place._replace(items=items, term="")
         if tag == "blockquote":
             return place if place.quote else place._replace(quote=node)
         if tag == "pre":
             return place._replace(code=True)
         if tag == "table":
             return place._replace(table=node, row=0, cell=0)
+        # A page may have thousands of rows and cells, and `_replace` takes four times as long as this.
         if tag == "tr":
-            return place._replace(row=node)
+            return _Place(*place[:4], node, *place[5:])
         if tag in ("td", "th"):
-            return place._replace(cell=node)
+            return _Place(*place[:5], node, *place[6:])
         if tag in ("dt", "dd"):
             return place._replace(term=tag)
         return place
@@ -178,7 +180,7 @@ class _Writer:
         """Whether the blocks made a simple table; a layout made with tables stays a run of blocks."""
         rows: dict[int, dict[int, list[str]]] = {}
         for block in cells:
-            where = self._place(block.node)
+            where = self.places[block.node]
             if where.code or where.heading or not where.cell or len(block.text) > 4 * _MAX_CELL_CHARACTERS:
                 return False
             rows.setdefault(where.row, {}).setdefault(where.cell, []).append(block.text)
@@ -195,7 +197,7 @@ class _Writer:
     def _table_lines(self, rows: dict[int, dict[int, list[str]]], cells: list[Block]) -> list[str] | None:
         written: dict[int, str] = {}
         for block in cells:
-            cell = self.tree.elements[self._place(block.node).cell].mem_id
+            cell = self.tree.elements[self.places[block.node].cell].mem_id
             text = render_inline(block, self.base, self.linked).replace("\n", " ").replace("|", "\\|")
             written[cell] = f"{written[cell]} {text}" if cell in written else text
         table = []

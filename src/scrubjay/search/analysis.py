@@ -49,9 +49,7 @@ _UNSPACED = "\u0e01-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u2e80-\u2fdf\u
 _UNSPACED += "\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff66-\uffdc\U0001b000-\U0001b16f\U00020000-\U0003ffff"
 _JOINED = r"(?:[-.'’&\u2010\u2011]{letter}|(?<=\d),\d{{3}}(?!\d)){{0,15}}(?:\+\+|\#(?!\w))?"
 _PLAIN_LETTERS = r"\w+"
-_MARKED_LETTERS = rf"\w[\w{_mark_ranges()}]*"
 _PLAIN_WORD = re.compile(_PLAIN_LETTERS + _JOINED.format(letter=_PLAIN_LETTERS), re.ASCII)
-_MARKED_WORD = re.compile(_MARKED_LETTERS + _JOINED.format(letter=_MARKED_LETTERS))
 _RUN = re.compile(rf"[{_UNSPACED}]+|[^{_UNSPACED}]+")
 _UNSPACED_CHARACTER = re.compile(rf"[{_UNSPACED}]")
 _APOSTROPHE_END = re.compile(r"['’](?:s|ll|re|ve|d|m)$", re.IGNORECASE)
@@ -183,13 +181,20 @@ def inverse_frequency(containing: float, total: float) -> float:
     return math.log(1 + (total - containing + 0.5) / (containing + 0.5))
 
 
+@lru_cache(maxsize=1)
+def _marked_word() -> re.Pattern[str]:
+    """A word among all the letters there are. To list the marks takes a moment, and most commands search nothing."""
+    letters = rf"\w[\w{_mark_ranges()}]*"
+    return re.compile(letters + _JOINED.format(letter=letters))
+
+
 def _words(text: str) -> Iterator[re.Match[str]]:
-    return (_PLAIN_WORD if text.isascii() else _MARKED_WORD).finditer(text)
+    return (_PLAIN_WORD if text.isascii() else _marked_word()).finditer(text)
 
 
 def _count_terms(text: str, algorithm: str, weight: float, frequencies: dict[str, float]) -> int:
     """Add a text's terms to the frequencies; the number of its words."""
-    pattern = _PLAIN_WORD if text.isascii() else _MARKED_WORD
+    pattern = _PLAIN_WORD if text.isascii() else _marked_word()
     length = 0
     for raw, count in Counter(pattern.findall(text)).items():
         terms, words = _counted(raw, algorithm) if len(raw) <= MAX_WORD_CHARACTERS else _count_word(raw, algorithm)

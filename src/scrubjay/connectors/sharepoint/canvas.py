@@ -5,23 +5,19 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
-
-import lxml.html
-from lxml import etree
-from lxml_html_clean import Cleaner
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
 from scrubjay.errors import ExtractionFailed
 from scrubjay.extract.blocks import cut_blocks
 from scrubjay.extract.markdown import render_markdown
 from scrubjay.extract.tree import parse_html
 
+if TYPE_CHECKING:
+    from lxml_html_clean import Cleaner
+
 MAX_CHARACTERS = 12_000_000
 _ATTRIBUTES = frozenset({"href", "src", "alt", "title", "colspan", "rowspan", "scope", "lang", "start", "type"})
-_CLEANER = Cleaner(
-    style=True, inline_style=True, page_structure=False, safe_attrs_only=True, safe_attrs=_ATTRIBUTES,
-    add_nofollow=False,
-)  # fmt: skip
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")  # XML has no place for them
 _ENTRY = re.compile(r"(.*\[\d+\])\.")
 _WEB_PART = 3
@@ -50,7 +46,7 @@ def clean_html(content: str) -> str:
     if not content.strip():
         return ""
     document = _parse(content)
-    _CLEANER(document)
+    _cleaner()(document)
     return _inner(document)
 
 
@@ -153,11 +149,26 @@ def _json_of(text: str | None) -> Any:
         return None  # a box whose settings are broken still has its text
 
 
+# lxml's HTML is imported where it is used: it takes a tenth of a second, and few have a SharePoint.
+@lru_cache(maxsize=1)
+def _cleaner() -> "Cleaner":
+    from lxml_html_clean import Cleaner
+
+    return Cleaner(
+        style=True, inline_style=True, page_structure=False, safe_attrs_only=True, safe_attrs=_ATTRIBUTES,
+        add_nofollow=False,
+    )  # fmt: skip
+
+
 def _parse(content: str) -> Any:
+    import lxml.html
+
     return lxml.html.fragment_fromstring(_printable(content), create_parent="div")
 
 
 def _inner(element: Any) -> str:
+    from lxml import etree
+
     children = "".join(etree.tostring(child, encoding="unicode", method="html") for child in element)
     return (html.escape(element.text or "", quote=False) + children).strip()
 

@@ -3,8 +3,6 @@
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, pkcs12
-
 from scrubjay.errors import FetchFailed
 
 
@@ -16,6 +14,9 @@ class Certificate:
 
 
 def read_certificate(data: bytes, password: str | None) -> Certificate:
+    # Imported here: it takes a moment, and few have an app.
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, pkcs12
+
     try:
         key, certificate, _ = pkcs12.load_key_and_certificates(data, None if password is None else password.encode())
     except ValueError as error:
