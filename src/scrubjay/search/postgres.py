@@ -72,10 +72,6 @@ class PostgresIndex:
             for statement in schema.create_statements(self._table, dimensions):
                 await connection.execute(text(statement))
             await self._check_dimensions(connection)
-            former = {"name": schema.quote(self._table + schema.FORMER_GRAPH)}
-            outdated = (await connection.execute(text("SELECT to_regclass(:name)"), former)).scalar() is not None
-        if outdated:
-            self._background = asyncio.create_task(self._optimize_unasked())
         return self
 
     async def _check_dimensions(self, connection: AsyncConnection) -> None:
