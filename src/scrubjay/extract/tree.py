@@ -32,6 +32,10 @@ p li dt dd option optgroup tr td th thead tbody tfoot colgroup rb rp rt
 """
 _FRAMES = re.compile(r"</?(?:frameset|noframes)\b[^>]*>", re.IGNORECASE)  # what they have for browsers without
 _NESTING = re.compile(rf"<(/?)(?!(?:{'|'.join(_SHALLOW.split())})\b)[a-z]", re.IGNORECASE)
+# What has no elements in it, whatever it says: up to its end tag, or to the page's end.
+_RAW = re.compile(
+    r"<(script|style|textarea|title|xmp)\b[^<]*+(?:<(?!/\1)[^<]*+)*+|<!--[^-]*+(?:-(?!->)[^-]*+)*+", re.IGNORECASE
+)
 _TELLING = "a area base form h1 h2 h3 h4 h5 h6 input link meta noscript script time title"
 
 
@@ -90,7 +94,8 @@ def _parse(text: str) -> LexborHTMLParser:
 
 def _measure_nesting(text: str) -> int:
     """About how deep the page's elements are at most; what has no end tag counts as open to the end."""
-    depths = accumulate((-1 if slash else 1 for slash in _NESTING.findall(text)), lambda depth, by: max(depth + by, 0))
+    slashes = _NESTING.findall(_RAW.sub("", text))
+    depths = accumulate((-1 if slash else 1 for slash in slashes), lambda depth, by: max(depth + by, 0))
     return max(depths, default=0)
 
 

@@ -130,6 +130,20 @@ def test_megabytes_of_nested_tags_are_refused_in_time(tag: str) -> None:
     assert time.process_time() - started < 10
 
 
+@pytest.mark.parametrize("raw", ["<script>{}</script>", "<style>{}</style>", "<!--{}-->", "<SCRIPT>{}"])
+def test_tags_that_are_no_elements_are_not_nested(raw: str) -> None:
+    said = raw.format(r'{"html": "<div>text<\/div>"}' * 2 * MAX_NESTING)
+    before, after = (said, "") if "</" in raw or "-->" in raw else ("", said)
+    assert SENTENCES[0] in extract_html(f"{before}{article()}{after}", url=URL).markdown
+
+
+@pytest.mark.parametrize("start", ["<script>", "<!--", "<!-- -", "<script><", "<title>"])
+def test_megabytes_of_what_never_ends_are_measured_in_time(start: str) -> None:
+    started = time.process_time()
+    extract_html(article() + start * (4_000_000 // len(start)), url=URL)
+    assert time.process_time() - started < 10
+
+
 @pytest.mark.parametrize("tag", ["div", "b", "a", "ul"])
 def test_tags_nested_as_deep_as_is_allowed_are_read_in_time(tag: str) -> None:
     started = time.process_time()
