@@ -3,20 +3,28 @@
 import hashlib
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 import ada_url
-import tldextract
 import yarl
 
 from scrubjay.errors import UrlInvalid
 
+if TYPE_CHECKING:
+    from tldextract import TLDExtract
+
 MAX_URL_LENGTH = 2048
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
-# The list that comes with the package; it is never downloaded.
-_suffixes = tldextract.TLDExtract(suffix_list_urls=(), cache_dir=None)
-_all_suffixes = tldextract.TLDExtract(suffix_list_urls=(), cache_dir=None, include_psl_private_domains=True)
+
+@lru_cache(maxsize=2)
+def _suffixes(*, private: bool = False) -> "TLDExtract":
+    """The list that comes with the package; it is never downloaded. Imported here: with all that it imports it takes 17
+    MB, and processes that extract have no use for it."""
+    from tldextract import TLDExtract
+
+    return TLDExtract(suffix_list_urls=(), cache_dir=None, include_psl_private_domains=private)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,11 +133,11 @@ def hash_url(normal: str) -> str:
 @lru_cache(maxsize=4096)
 def is_public_suffix(host: str) -> bool:
     """Whether others register names below it (`co.uk`, `github.io`), so that it belongs to nobody."""
-    found = _all_suffixes(host)
+    found = _suffixes(private=True)(host)
     return bool(found.suffix) and not found.domain
 
 
 @lru_cache(maxsize=4096)
 def registrable_domain(host: str) -> str:
     """`example.co.uk` of `www.example.co.uk`; an address or a bare name is its own."""
-    return _suffixes(host).top_domain_under_public_suffix or host
+    return _suffixes()(host).top_domain_under_public_suffix or host

@@ -26,8 +26,8 @@ PRAGMAS = (
     f"busy_timeout={LOCK_SECONDS * 1000:.0f}",
     "foreign_keys=ON",
     "temp_store=MEMORY",
-    "cache_size=-16000",
-    "mmap_size=134217728",
+    "cache_size=-4000",
+    "mmap_size=33554432",
 )
 
 
