@@ -68,7 +68,7 @@ def _selector(name: str, expression: str) -> tuple[str, str | None]:
 def _is_selector(css: str) -> bool:
     try:
         LexborHTMLParser("<p>").css(css)
-    except SelectolaxError:
+    except (SelectolaxError, UnicodeEncodeError):
         return False
     return True
 

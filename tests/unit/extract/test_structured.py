@@ -55,7 +55,7 @@ def test_without_fields_json_ld_and_microdata_are_given() -> None:
     ]
 
 
-@pytest.mark.parametrize("selector", ["p[", "p:no-such()", "@@", "::x"])
+@pytest.mark.parametrize("selector", ["p[", "p:no-such()", "@@", "::x", "p\ud800"])
 def test_a_selector_that_cannot_be_read_is_the_callers_mistake(selector: str) -> None:
     with pytest.raises(InvalidRequest) as refused:
         read(price=selector)
