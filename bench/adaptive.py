@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from scrubjay.operations.freshness import DEFAULT_RATE, MAX_INTERVALS, PRIOR_CHANGES, estimate_rates, gains, staleness
+from scrubjay.operations.change_rates import DEFAULT_RATE, PRIOR_CHANGES, estimate_rates, gains, staleness
+from scrubjay.storage.ledger import MAX_INTERVALS
 
 HOUR = 3600.0
 DAY = 24 * HOUR

@@ -1,6 +1,6 @@
 """Crawlers side by side on one local site: Scrapy, Crawlee and Scrubjay, each in its own process at its best settings.
 
-    python bench/crawl.py [--pages 5000] [--subjects scrapy,crawlee,scrubjay,indexing] [--repeat 1] [--recrawl]
+    python bench/crawl.py [--pages 5000] [--subjects scrapy,crawlee,scrubjay,indexing] [--repeat 1] [--recrawl SUBJECT]
     python bench/crawl.py --memory 50000
 
 The site (`site_pages.py`) is served by nginx, which also counts: a page is an address that nginx answered with 200.
@@ -199,12 +199,12 @@ def show(subject: str, result: Result, site: BenchSite) -> Result:
     return result
 
 
-def recrawl(bench: Bench, served: Served, site: BenchSite, folder: Path) -> None:
+def recrawl(bench: Bench, subject: str, served: Served, site: BenchSite, folder: Path) -> None:
     """The same home twice: nothing changed in between."""
     home = folder / "recrawl-home"
-    print("\nScrubjay twice in the same home")
-    first = show("first", bench.run("scrubjay", served, home), site)
-    second = bench.run("scrubjay", served, home)
+    print(f"\nScrubjay twice in the same home ({subject})")
+    first = show("first", bench.run(subject, served, home), site)
+    second = bench.run(subject, served, home)
     ratio = second.cost.cpu_seconds / first.cost.cpu_seconds
     print(
         f"{'again':<12}{second.answers['304']:>8} × 304, {second.pages} × 200, {second.cost.wall_seconds:.1f} s, "
@@ -240,7 +240,13 @@ def main() -> None:
     parser.add_argument("--pages", type=int, default=5000)
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--subjects", type=lambda text: text.split(","), default=list(SUBJECTS))
-    parser.add_argument("--recrawl", action="store_true", help="crawl a second time in the same home, too")
+    parser.add_argument(
+        "--recrawl",
+        nargs="?",
+        const="scrubjay",
+        choices=("scrubjay", "indexing"),
+        help="crawl a second time in the same home, too",
+    )
     parser.add_argument("--memory", type=int, metavar="PAGES", help="only watch Scrubjay's memory over so many pages")
     parser.add_argument("--timeout", type=float, default=3600, help="seconds after which a crawler is ended")
     parser.add_argument("--scrubjay-options", default="", help="more options for `scrubjay crawl`")
@@ -257,7 +263,7 @@ def main() -> None:
             if options.subjects != [""]:
                 compare(bench, options, served, site)
             if options.recrawl:
-                recrawl(bench, served, site, folder)
+                recrawl(bench, options.recrawl, served, site, folder)
 
 
 if __name__ == "__main__":

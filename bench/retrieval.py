@@ -22,7 +22,8 @@ from scrubjay.errors import ConfigurationError
 from scrubjay.ingest.catalog import IndexCatalog
 from scrubjay.ingest.cleanup import Cleanup
 from scrubjay.ingest.documents import Ingester
-from scrubjay.ingest.embedding import Embedder, WordLlama
+from scrubjay.ingest.embedder import Embedder
+from scrubjay.ingest.embedding import WordLlama
 from scrubjay.ingest.indexing import Indexer
 from scrubjay.ingest.texts import TextStore
 from scrubjay.model.content import DocumentSource, IncomingDocument

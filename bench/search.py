@@ -157,7 +157,8 @@ def _searches(index: Index, where: SearchFilter, limit: int) -> dict[str, Ask]:
         return await index.search_keywords(KeywordQuery(text=question.words), where, limit)
 
     async def both(question: Question) -> Any:
-        return await asyncio.gather(vector(question), keywords(question))
+        words = KeywordQuery(text=question.words)
+        return await asyncio.gather(vector(question), index.search_keywords(words, where, limit, question.vector))
 
     return {"vector": vector, "keyword": keywords, "hybrid": both}
 

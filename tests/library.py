@@ -13,7 +13,8 @@ from scrubjay.ingest.catalog import IndexCatalog
 from scrubjay.ingest.cleanup import Cleanup
 from scrubjay.ingest.consistency import Consistency, Differences
 from scrubjay.ingest.documents import Ingester
-from scrubjay.ingest.embedding import Embedder, WordLlama
+from scrubjay.ingest.embedder import Embedder
+from scrubjay.ingest.embedding import WordLlama
 from scrubjay.ingest.indexing import Indexer
 from scrubjay.ingest.texts import TextStore
 from scrubjay.model.clock import utc_now

@@ -32,7 +32,7 @@ from scrubjay.extract.pool import ExtractionPool
 from scrubjay.ingest.catalog import IndexCatalog
 from scrubjay.ingest.cleanup import Cleanup
 from scrubjay.ingest.documents import Ingester
-from scrubjay.ingest.embedding import Embedder
+from scrubjay.ingest.embedder import Embedder
 from scrubjay.ingest.indexing import Indexer
 from scrubjay.ingest.texts import TextStore
 from scrubjay.ingest.uploads import REINDEX_KIND, IngestJobs

@@ -13,7 +13,8 @@ from scrubjay.crawl.addresses import EgressGuard
 from scrubjay.crawl.endpoints import JsonEndpoint
 from scrubjay.crawl.fetcher import Network
 from scrubjay.errors import Unavailable
-from scrubjay.ingest.embedding import Embedder, WordLlama
+from scrubjay.ingest.embedder import Embedder
+from scrubjay.ingest.embedding import WordLlama
 from scrubjay.ingest.embedding_http import BATCH, HttpEmbedder
 from scrubjay.search.rerank import Reranker
 

@@ -16,6 +16,7 @@ from scrubjay.model.ids import new_id
 from scrubjay.model.search import Hit, IndexPoint, KeywordQuery, SearchFilter
 from scrubjay.search.analysis import document_terms, inverse_frequency
 from scrubjay.search.index import Index
+from scrubjay.search.payload import words_of
 
 DIMENSIONS = 4
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -173,11 +174,35 @@ async def test_a_point_replaces_the_one_with_its_id(index: Index) -> None:
 
     assert await find_words(index, "falcons") == []
     assert await find_words(index, "herons") == [first.id]
-    assert await index.search_vector([0.0, 1.0, 0.0, 0.0], EVERYTHING, 5) == [
-        Hit(first.id, first.document_id, pytest.approx(1.0, abs=1e-3))
-    ]
+    (found,) = await index.search_vector([0.0, 1.0, 0.0, 0.0], EVERYTHING, 5)
+    assert found[:3] == (first.id, first.document_id, pytest.approx(1.0, abs=1e-3))
     assert await index.count(SearchFilter(tenant_id=TENANT, collection_ids=(first.collection_id or "",))) == 0
     assert await index.stamps(TENANT, first.document_id) == {first.id: second.stamp}
+
+
+async def test_hits_tell_how_many_words_they_have(index: Index) -> None:
+    short, long = make_point("falcons falcons dive"), make_point("falcons and herons and owls and wrens meet")
+    await index.upsert([short, long])
+
+    told = {hit.chunk_id: hit.terms for hit in await index.search_vector([1.0, 0.0, 0.0, 0.0], EVERYTHING, 5)}
+
+    assert told == {short.id: len(words_of(short)[0]), long.id: len(words_of(long)[0])}
+
+
+async def test_what_words_find_tells_how_near_it_is(index: Index) -> None:
+    points = [make_point("falcons", vector=vector) for vector in ([1.0, 0.0, 0.0, 0.0], [0.6, 0.8, 0.0, 0.0])]
+    await index.upsert([*points, make_point("herons")])
+    query = KeywordQuery(text="falcons")
+
+    hits = await index.search_keywords(query, EVERYTHING, 5, [0.0, 2.0, 0.0, 0.0])
+    untold = await index.search_keywords(query, EVERYTHING, 5)
+
+    assert {hit.chunk_id: hit.cosine for hit in hits} == {
+        points[0].id: pytest.approx(0.0, abs=1e-3),
+        points[1].id: pytest.approx(0.8, abs=1e-3),
+    }
+    assert [hit[:3] for hit in untold] == [hit[:3] for hit in hits]
+    assert {hit.cosine for hit in untold} == {None}
 
 
 async def test_the_last_of_two_points_with_one_id_wins(index: Index) -> None:

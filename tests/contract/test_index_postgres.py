@@ -1,6 +1,9 @@
-"""What only the index in PostgreSQL does: its graph."""
+"""What only the index in PostgreSQL does: its graph, its rounds of words, and tables of former releases."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,14 +11,29 @@ from sqlalchemy import text
 from tests import servers
 from tests.contract.test_index import TENANT, make_point
 
-from scrubjay.model.search import SearchFilter
+from scrubjay.model.search import KeywordQuery, SearchFilter
 from scrubjay.search import postgres
+from scrubjay.search.index import Index
 from scrubjay.search.opening import open_index
 from scrubjay.settings import Settings
-from scrubjay.storage.database import open_database
+from scrubjay.storage.database import Database, open_database
 
 pytestmark = pytest.mark.postgres
 DIMENSIONS = 16
+
+
+@asynccontextmanager
+async def opened_database() -> AsyncIterator[Database]:
+    with servers.fresh_pgvector_database() as url:
+        database = open_database(Settings(database_url=url))
+        yield database
+        await database.close()
+
+
+async def open_in(database: Database) -> Index:
+    return await open_index(
+        url="postgresql", folder=Path(), generation="graph", dimensions=DIMENSIONS, database=database
+    )
 
 
 async def test_the_graph_has_half_numbers_and_takes_the_place_of_one_with_whole_ones(
@@ -31,11 +49,8 @@ async def test_the_graph_has_half_numbers_and_takes_the_place_of_one_with_whole_
         for number, vector in enumerate(vectors)
     ]
     query = vectors[7]
-    with servers.fresh_pgvector_database() as url:
-        database = open_database(Settings(database_url=url))
-        index = await open_index(
-            url="postgresql", folder=Path(), generation="graph", dimensions=DIMENSIONS, database=database
-        )
+    async with opened_database() as database:
+        index = await open_in(database)
         async with database.writing() as connection:
             await connection.execute(
                 text("CREATE INDEX index_graph_graph ON index_graph USING hnsw (vector vector_cosine_ops)")
@@ -59,4 +74,62 @@ async def test_the_graph_has_half_numbers_and_takes_the_place_of_one_with_whole_
             # Told by the whole numbers: half ones would be off by a thousandth.
             assert hits[3].score == pytest.approx(float(vectors[nearest[3]] @ query), abs=1e-5)
         await index.close()
-        await database.close()
+
+
+async def test_a_table_of_a_former_release_learns_how_many_words_chunks_have() -> None:
+    old, new = (make_point("an otter", vector=[1.0] * DIMENSIONS) for _ in range(2))
+    async with opened_database() as database:
+        index = await open_in(database)
+        await index.upsert([old])
+        async with database.writing() as connection:
+            await connection.execute(text("ALTER TABLE index_graph DROP COLUMN terms"))
+        await index.close()
+
+        index = await open_in(database)
+        await index.upsert([new])
+        hits = await index.search_vector([1.0] * DIMENSIONS, SearchFilter(tenant_id=TENANT), 5)
+        await index.close()
+
+    told = {hit.chunk_id: hit.terms for hit in hits}
+    assert told[old.id] is None
+    assert told[new.id]
+
+
+async def test_words_are_looked_for_once_where_a_filter_leaves_few_of_the_rare_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    collections = ["coll_a", "coll_b", "coll_c", "coll_d"]
+    points = [
+        make_point(
+            "the river" + " and an otter" * (number % 8 == 0) + " and a heron" * (number % 5),
+            vector=[1.0] * DIMENSIONS,
+            collection_id=collections[number // 8 % 4],
+            language="en",
+        )
+        for number in range(400)
+    ]
+    ours = [point for point in points if point.collection_id == collections[1]]
+    otters = {point.id for point in ours if "otter" in point.text}
+    where = SearchFilter(tenant_id=TENANT, collection_ids=(collections[1],), languages=("en", "de"))
+    query = KeywordQuery(text="otter river")
+    looks: list[str] = []
+    fetch = postgres.PostgresIndex._fetch
+
+    async def fetch_and_count(index: postgres.PostgresIndex, statement: str, *more: Any, **others: Any) -> Any:
+        looks.extend([statement] if "words @@" in statement else [])
+        return await fetch(index, statement, *more, **others)
+
+    monkeypatch.setattr(postgres.PostgresIndex, "_fetch", fetch_and_count)
+    monkeypatch.setattr(postgres, "_ENOUGH_CANDIDATES", 0)
+    async with opened_database() as database:
+        index = await open_in(database)
+        await index.upsert(points)
+        hits = await index.search_keywords(query, where, 40)
+        everything = await index.search_keywords(query, where, 400)
+        await index.close()
+
+    assert len(otters) == 13
+    assert {hit.chunk_id for hit in hits[:13]} == otters
+    assert {hit.chunk_id for hit in everything} == {point.id for point in ours}
+    assert [hit.chunk_id for hit in hits] == [hit.chunk_id for hit in everything[:40]]
+    assert len(looks) == 2

@@ -9,7 +9,7 @@ from tests.library import Library, open_library, shared_embedder
 
 from scrubjay.errors import IndexElsewhere
 from scrubjay.ingest.catalog import IndexCatalog
-from scrubjay.ingest.embedding import Embedder, Vectors
+from scrubjay.ingest.embedder import Embedder, Vectors
 from scrubjay.ingest.indexing import Indexer
 from scrubjay.model.clock import utc_now
 from scrubjay.model.content import GenerationState

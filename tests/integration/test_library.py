@@ -13,6 +13,8 @@ from scrubjay.errors import Conflict, NotFound
 from scrubjay.model.content import DocumentStatus, IngestOutcome
 from scrubjay.model.search import SearchFilter, SearchMode, SearchRequest
 from scrubjay.model.tenant import Principal
+from scrubjay.search import fusion
+from scrubjay.search.fusion import FusionOptions
 from scrubjay.settings import Settings
 from scrubjay.storage.chunks import Chunks
 from scrubjay.storage.documents import DocumentRow, Documents
@@ -292,3 +294,23 @@ async def test_excluded_words_are_in_no_result_whichever_way_it_was_found(edge: 
     await edge.settle()
     answer = await edge.search.search(who, SearchRequest(query="hides under leaves -walnuts", mode=mode))
     assert [result.title or result.url for result in answer.results] == ["https://example.org/a"]
+
+
+async def test_both_halves_tell_what_their_fusion_weighs(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
+    who = await library.tenant("tenant")
+    await library.add(who, "https://example.org/a", "# Jay\n\nThe jay hides an acorn under leaves.")
+    await library.settle()
+    fused: list[tuple[Any, Any]] = []
+
+    def fuse(vector: Any, keyword: Any, options: FusionOptions) -> Any:
+        fused.append((vector, keyword))
+        return fusion.fuse(vector, keyword, options)
+
+    monkeypatch.setattr("scrubjay.services.search.fuse", fuse)
+    await library.search.search(who, SearchRequest(query="jay acorn"))
+    await library.search.search(who, SearchRequest(query="jay acorn", mode=SearchMode.KEYWORD))
+
+    ((near,), (worded,)), (none, (alone,)) = fused
+    assert near.terms
+    assert worded.cosine == pytest.approx(near.score, abs=1e-3)
+    assert (list(none), alone.cosine) == ([], None)

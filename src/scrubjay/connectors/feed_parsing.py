@@ -13,8 +13,6 @@ from typing import Any
 from urllib.parse import urljoin
 from xml.sax import SAXException
 
-import feedparser
-
 from scrubjay.crawl.sitemap_parsing import parse_lastmod
 from scrubjay.crawl.urls import normal_form, parse_url
 from scrubjay.errors import FetchFailed, UrlInvalid
@@ -93,6 +91,8 @@ def _not_a_feed(url: str, reason: str = _NOT_A_FEED) -> FetchFailed:
 
 
 def _read_xml_feed(data: bytes, url: str, content_type: str | None) -> Feed:
+    import feedparser  # here, because a crawl of pages has no use for it
+
     headers = {"content-location": url, **({"content-type": content_type} if content_type else {})}
     try:
         # As a stream: text would be taken for an address or the name of a file.

@@ -35,7 +35,8 @@ from scrubjay.telemetry import crawl_meter
 T = TypeVar("T")
 
 BATCH_PAGES = 32
-BATCH_SECONDS = 0.15
+MOST_BATCH_PAGES = 64  # of a crawl that has as many under way besides
+BATCH_SECONDS = 0.2
 SHARD_BATCH_SECONDS = 0.5  # a shard has fewer pages in the same time, and a batch costs as much
 FEW_PAGES = 4  # under way: then the links of what is done are what the crawl waits for
 FEW_SECONDS = 0.01
@@ -86,6 +87,7 @@ class WebCrawl:
         self._teller = CrawlTeller(self.tally, kept=guide is not None or context.payload.get("ingest") is not None)
         self._writer = BatchWriter(context.job, spec, scope_id, self._frontier, self.tally, database)
         self._frontier.refused.update(state.get("refused") or {})
+        self._batch_pages = max(BATCH_PAGES, min(MOST_BATCH_PAGES, self._frontier.window // 2))
         self._news = asyncio.Event()
         self._seeds = SitemapSeeds(context, spec, pages, self._frontier, self._news)
         self._seeded = bool(state.get("seeded")) or not self._seeds.wanted
@@ -144,7 +146,7 @@ class WebCrawl:
             self._seeds.check()
             # With nothing under way, nothing more would come into the batch.
             due = not self._working or time.monotonic() - last_write >= self._patience
-            if len(self._done) >= BATCH_PAGES or (due and (self._done or self._has_seeds or self._has_room)):
+            if len(self._done) >= self._batch_pages or (due and (self._done or self._has_seeds or self._has_room)):
                 await self._turn_over()
                 last_write = time.monotonic()
             else:
@@ -337,7 +339,7 @@ class WebCrawl:
         else:
             outcome = task.result()
         self._done.append(outcome)
-        if len(self._done) >= BATCH_PAGES or len(self._working) < FEW_PAGES:
+        if len(self._done) >= self._batch_pages or len(self._working) < FEW_PAGES:
             self._news.set()
 
     async def _stop_early(self) -> None:

@@ -10,7 +10,6 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from scrubjay.connectors.web_pages import Outcome
 from scrubjay.connectors.web_store import (
     MIN_DUPLICATE_CHARACTERS,
-    anchors_of,
     changed_at,
     hash_content,
     kept_headers,
@@ -157,7 +156,7 @@ class BatchWriter:
             details = unpack_details(known.details)
             said = robots_directives(details.get("metadata") or {}, (details.get("headers") or {}).items())
             if not (self._spec.respect_robots and "nofollow" in said):
-                batch.found += self._frontier.follow(item, anchors_of(details))
+                batch.found += self._frontier.follow(item, details.get("links", ()))
 
     def _take_page(self, batch: Batch, outcome: Outcome, now: datetime) -> None:
         item, extraction = outcome.item, outcome.extraction
@@ -353,4 +352,5 @@ def _canonical_hash(page: CrawledPage) -> str | None:
 def _is_believable(canonical: str, item: FrontierItem) -> bool:
     """A page that calls another site's address or the home page its own is more often wrong than a copy."""
     start, _, path = canonical.partition("//")[2].partition("/")
-    return registrable_domain(start.partition(":")[0]) == registrable_domain(item.host) and bool(path)
+    host = start.partition(":")[0]
+    return bool(path) and (host == item.host or registrable_domain(host) == registrable_domain(item.host))

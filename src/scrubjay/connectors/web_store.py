@@ -9,7 +9,7 @@ from typing import Any
 import zstandard
 
 from scrubjay.model.crawling import CrawledPage, KnownPage
-from scrubjay.model.extraction import Anchor, Extraction
+from scrubjay.model.extraction import Extraction
 
 FORMAT = b"\x01"  # change it when pages must be extracted anew although they did not change
 MIN_DUPLICATE_CHARACTERS = 200  # shorter texts are often the same without the pages being so
@@ -59,10 +59,6 @@ def is_reusable(known: KnownPage, strategy: str) -> bool:
     """Whether a page that did not change need not be extracted again: by this strategy, it would be the same."""
     reads = known.details is not None and known.details.startswith(_prefix(strategy))
     return reads and known.content_sha256 is not None
-
-
-def anchors_of(details: Mapping[str, Any]) -> list[Anchor]:
-    return list(map(Anchor._make, details.get("links", ())))
 
 
 def hash_content(markdown: str) -> str:

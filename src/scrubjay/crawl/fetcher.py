@@ -254,6 +254,7 @@ class _Hop:
     headers: Mapping[str, str]  # the request's own
     credentials: Credentials | None
     visited: list[str]
+    started: float
 
 
 class Fetcher:
@@ -302,20 +303,13 @@ class Fetcher:
         return answer
 
     async def _follow_through(self, request: FetchRequest, hop: _Hop) -> FetchResponse:
-        started = time.perf_counter()
         with told_as_failures():
             async with asyncio.timeout(request.timeout_seconds):
                 while True:
                     answer = await self._ask(request, hop)
                     if not (request.follow_redirects and answer.is_redirect):
-                        break
+                        return answer
                     _follow(hop, answer, request.max_redirects)
-        return replace(
-            answer,
-            requested_url=request.url,
-            redirects=tuple(hop.visited),
-            elapsed_seconds=time.perf_counter() - started,
-        )
 
     def _start(self, request: FetchRequest) -> _Hop:
         url = parse_url(request.url)
@@ -327,7 +321,7 @@ class Fetcher:
             headers["If-None-Match"] = request.etag
         if request.last_modified:
             headers["If-Modified-Since"] = request.last_modified
-        return _Hop(url, request.method, request.body, headers, credentials, [])
+        return _Hop(url, request.method, request.body, headers, credentials, [], time.perf_counter())
 
     async def _ask(self, request: FetchRequest, hop: _Hop) -> FetchResponse:
         if self._proxies is None:
@@ -364,6 +358,8 @@ class Fetcher:
                 file=file,
                 size=size,
                 truncated=truncated,
+                redirects=tuple(hop.visited),
+                elapsed_seconds=time.perf_counter() - hop.started,
             )
 
     def _headers(self, hop: _Hop) -> CIMultiDict[str]:

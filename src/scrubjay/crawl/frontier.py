@@ -114,20 +114,23 @@ class CrawlFrontier:
             return None
         return self._item(target, depth=item.depth, score=item.score, parent_url=item.url, redirects=item.redirects + 1)
 
-    def follow(self, item: FrontierItem, anchors: Iterable[Anchor]) -> list[FrontierItem]:
-        """The links of a page that may be new work; the database decides which of them are."""
+    def follow(self, item: FrontierItem, links: Iterable[Sequence[Any]]) -> list[FrontierItem]:
+        """The links of a page (anchors, or what was stored of them) that may be new work; the database decides which
+        of them are."""
         if not self._spec.follow_links or item.depth >= self._spec.max_depth:
             return []
         found = []
-        best_first = self._spec.strategy is CrawlStrategy.BEST_FIRST
-        for anchor in anchors:
+        best_first, seen = self._spec.strategy is CrawlStrategy.BEST_FIRST, self._seen
+        if not best_first:
+            links = [link for link in links if hash(link[0]) not in seen]  # most pages have no news
+        for anchor in map(Anchor._make, links):
             # The same link can be worth more in other words.
             key = hash((anchor.url, anchor.text) if best_first else anchor.url)
-            if key in self._seen:
+            if key in seen:
                 continue
-            if len(self._seen) >= MAX_SEEN:
-                self._seen.clear()
-            self._seen.add(key)
+            if len(seen) >= MAX_SEEN:
+                seen.clear()
+            seen.add(key)
             new = self._consider(item, anchor)
             if new is not None:
                 found.append(new)
@@ -225,9 +228,13 @@ class CrawlFrontier:
                 avoid_hosts=[*full, *share.used_up],
                 only_hosts=share.open_hosts,
             )
-            kept = [item for item in taken if share.take(item.host)]
-            await Frontier(connection).give_back(self._job_id, [item.url_hash for item in taken if item not in kept])
-            items += kept
+            too_many = []
+            for item in taken:
+                if share.take(item.host):
+                    items.append(item)
+                else:
+                    too_many.append(item.url_hash)
+            await Frontier(connection).give_back(self._job_id, too_many)
             if len(taken) < limit:
                 break
         return items

@@ -212,19 +212,28 @@ class Politeness:
         """What is said of the host itself, or else of the nearest domain above it."""
         if self._database is None:
             return None
-        names = names_above(host)
+        names = _endings(host)
         async with self._database.reading() as connection:
             said = await Hosts(connection).page(
                 HostSettingsRow.tenant_id == self._tenant_id, HostSettingsRow.host.in_(names), limit=len(names)
             )
+        if not said.items:
+            return None
+        names = names_above(host)  # only now: what belongs to whom takes a long list to know
         by_name: Mapping[str, HostSettings] = {settings.host: settings for settings in said.items}
         return next((by_name[name] for name in names if name in by_name), None)
 
 
 def names_above(host: str) -> list[str]:
     """`a.b.example.org` → itself, `b.example.org`, `example.org`."""
+    names = _endings(host)
     top = registrable_domain(host)
+    return names[: names.index(top) + 1] if top in names else names
+
+
+def _endings(host: str) -> list[str]:
+    """`a.example.co.uk` → itself, `example.co.uk`, `co.uk`, `uk`."""
     names = [host]
-    while names[-1] != top and "." in names[-1]:
+    while "." in names[-1]:
         names.append(names[-1].partition(".")[2])
     return names

@@ -45,7 +45,8 @@ class Scope:
         parts = urlsplit(url)
         host = parts.netloc
         self._hosts.add(host)
-        self._domains.add(registrable_domain(parts.hostname or host))
+        if self._extent is Extent.DOMAIN:
+            self._domains.add(registrable_domain(parts.hostname or host))
         self._folders.add((host, _folder(parts.path)))
 
     def refusal(self, url: str) -> str | None:

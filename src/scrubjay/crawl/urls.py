@@ -1,6 +1,7 @@
 """Web addresses: read once by the WHATWG rules, checked by a second reader, and brought into one normal form."""
 
 import hashlib
+import re
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 MAX_URL_LENGTH = 2048
 _DEFAULT_PORTS = {"http": 80, "https": 443}
+# Nearly all addresses, once they are in ada's form: a name or an IPv4 address, and nothing to be taken off.
+_PLAIN = re.compile(r"(https?)://([a-z0-9](?:[a-z0-9.-]*[a-z0-9])?)(?::([0-9]+))?/[^#]*+")
 
 
 @lru_cache(maxsize=2)
@@ -53,9 +56,14 @@ def parse_url(text: str, base: str | None = None, *, field: str = "url") -> Url:
     if len(text) > MAX_URL_LENGTH:
         raise UrlInvalid(f"The address is longer than {MAX_URL_LENGTH} characters.", field=field)
     try:
-        url = ada_url.URL(text, base)
+        href = ada_url.normalize_url(text) if base is None else ada_url.join_url(base, text)
     except (ValueError, UnicodeEncodeError):
         raise UrlInvalid("This is not a web address.", field=field) from None
+    plain = _PLAIN.fullmatch(href)
+    return _read_parts(ada_url.URL(href), field) if plain is None else _read_plain(href, plain, field)
+
+
+def _read_parts(url: ada_url.URL, field: str) -> Url:
     scheme = url.protocol[:-1]
     if scheme not in _DEFAULT_PORTS:
         raise UrlInvalid(f"Only http and https addresses can be fetched, not '{scheme}:'.", field=field)
@@ -72,13 +80,20 @@ def parse_url(text: str, base: str | None = None, *, field: str = "url") -> Url:
         url.username = url.password = ""
     if url.hash:
         url.hash = ""
-    href = url.href.removesuffix("#")
-    if len(href) > MAX_URL_LENGTH:
-        raise UrlInvalid(f"The address is longer than {MAX_URL_LENGTH} characters.", field=field)
-    host = host.strip("[]")
     port = int(given) if (given := url.port) else _DEFAULT_PORTS[scheme]
-    _require_one_reading(href, scheme, host, port, field)
-    return Url(href, scheme, host, port, username or None, password or None)
+    read = Url(url.href.removesuffix("#"), scheme, host.strip("[]"), port, username or None, password or None)
+    _require_one_reading(read, field)
+    return read
+
+
+def _read_plain(href: str, plain: re.Match[str], field: str) -> Url:
+    """What ada would say of the parts one by one, read off what it made of the whole."""
+    scheme, host, given = plain.groups()
+    if not _is_possible(host):
+        raise UrlInvalid("The address has no valid host.", field=field)
+    read = Url(href, scheme, host, int(given) if given else _DEFAULT_PORTS[scheme])
+    _require_one_reading(read, field)
+    return read
 
 
 def _is_possible(host: str) -> bool:
@@ -86,11 +101,13 @@ def _is_possible(host: str) -> bool:
     return len(host) <= 253 and all(0 < len(label) <= 63 for label in host.split("."))
 
 
-def _require_one_reading(href: str, scheme: str, host: str, port: int, field: str) -> None:
+def _require_one_reading(read: Url, field: str) -> None:
     """aiohttp reads addresses with yarl; it must find the host that was checked."""
+    if len(read.text) > MAX_URL_LENGTH:
+        raise UrlInvalid(f"The address is longer than {MAX_URL_LENGTH} characters.", field=field)
     try:
-        other = yarl.URL(href, encoded=True)
-        same = (other.scheme, other.raw_host, other.port) == (scheme, host, port) and other.user is None
+        other = yarl.URL(read.text, encoded=True)
+        same = (other.scheme, other.raw_host, other.port) == read.origin and other.user is None
     except ValueError:
         same = False
     if not same:
@@ -140,4 +157,6 @@ def is_public_suffix(host: str) -> bool:
 @lru_cache(maxsize=4096)
 def registrable_domain(host: str) -> str:
     """`example.co.uk` of `www.example.co.uk`; an address or a bare name is its own."""
+    if ":" in host or "." not in host or host.rpartition(".")[2].isdecimal():
+        return host
     return _suffixes()(host).top_domain_under_public_suffix or host

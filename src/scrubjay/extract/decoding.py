@@ -4,8 +4,6 @@ import codecs
 import re
 from functools import lru_cache
 
-from charset_normalizer import from_bytes
-
 _BOMS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32-le"),
@@ -110,6 +108,8 @@ def _guessed_charset(data: bytes) -> str:
     multibyte = len(sample) - len(sample.decode("utf-8", "ignore"))
     if multibyte > 8 * broken:
         return "utf-8"
+    from charset_normalizer import from_bytes  # here, because few pages need it
+
     best = from_bytes(sample, cp_isolation=_GUESSED).best()
     return (best and codec_of(best.encoding)) or "cp1252"
 

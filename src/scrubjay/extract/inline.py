@@ -42,7 +42,9 @@ def _escape_line(line: str) -> str:
 
 def render_inline(block: Block, base: str, linked: set[int], *, heading: bool = False) -> str:
     """The block's text with its marks. `linked` remembers the links around whole blocks that were written already."""
-    text = _Inline(base, heading).render(block) if any(block.spans) else escape(block.text)
+    spans = block.spans
+    marked = spans[0] is not None if len(spans) == 1 else any(spans)
+    text = _Inline(base, heading).render(block) if marked else escape(block.text)
     if block.link is not None and block.link_chars and "](" not in text:
         text = _link_around(block.link, text, base, linked)
     return text
@@ -126,17 +128,17 @@ class _Inline:
         """The usual case, without marks inside of marks: each run of one path is wrapped once."""
         written: list[str] = []
         inner: list[str] = []
-        here: _Path = []
+        here, code = self.outside, False
         for part, span, path in zip(block.parts, block.spans, paths, strict=True):
             if path is not here:
                 if inner:
                     written.append(self._close("".join(inner), here[0]))
                     inner = []
-                here = path
-            if path:
-                inner.append(self._write(part, span, path[0].tag in _CODE))
-            else:
-                written.append(self._write(part, span, False))
+                here, code = path, bool(path) and path[0].tag in _CODE
+            # A plain piece of text, which most are, is as it should be.
+            if code or "\n" in part or (span is not None and span.tag in _BREAKING) or _SPECIAL.search(part):
+                part = self._write(part, span, code)
+            (inner if path else written).append(part)
         if inner:
             written.append(self._close("".join(inner), here[0]))
         return written
@@ -163,7 +165,7 @@ class _Inline:
         mark = _MARKS.get(span.tag)
         if mark == "**" and self.heading:
             return True
-        return any(
+        return bool(around) and any(
             other.tag in _CODE or (other.tag == "a" and span.tag == "a") or _MARKS.get(other.tag, "") == mark
             for other in around
         )

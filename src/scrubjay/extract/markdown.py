@@ -10,13 +10,15 @@ from selectolax.lexbor import LexborNode
 
 from scrubjay.extract.blocks import Block, BlockTree
 from scrubjay.extract.inline import escape_start, render_inline
+from scrubjay.extract.tree import TAG_NUMBERS
 from scrubjay.model.extraction import MarkdownBlock
 
 _MARKS = bytes(code for code in range(128) if not chr(code).isalnum())
 _LANGUAGE = re.compile(r"(?:^|\s)(?:language|lang|highlight-source|highlight|brush|sourceCode)[-:]\s*([\w+#.-]+)")
 _NO_LANGUAGE = frozenset(("none", "plaintext", "text", "source", "plain", "notranslate", "default", "wrapper"))
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
-_PLACING = frozenset((*_HEADINGS, "li", "blockquote", "pre", "table", "tr", "td", "th", "dt", "dd"))
+_PLACING = frozenset((*_HEADINGS, "li", "blockquote", "pre", "table", "dt", "dd"))
+_CELLS = (TAG_NUMBERS["td"], TAG_NUMBERS["th"])
 _MAX_CELL_CHARACTERS = 240
 _MAX_COLUMNS = 40
 _MAX_LIST_DEPTH = 8
@@ -43,8 +45,6 @@ class _Place(NamedTuple):
     quote: int = 0  # the outermost blockquote's number, 0 for none
     items: tuple[tuple[int, str], ...] = ()  # the list items around it: (number of the container, marker)
     table: int = 0
-    row: int = 0
-    cell: int = 0
     code: bool = False
     term: str = ""  # dt or dd
 
@@ -112,15 +112,8 @@ class _Writer:
         if tag == "pre":
             return place._replace(code=True)
         if tag == "table":
-            return place._replace(table=node, row=0, cell=0)
-        # A page may have thousands of rows and cells, and `_replace` takes four times as long as this.
-        if tag == "tr":
-            return _Place(*place[:4], node, *place[5:])
-        if tag in ("td", "th"):
-            return _Place(*place[:5], node, *place[6:])
-        if tag in ("dt", "dd"):
-            return place._replace(term=tag)
-        return place
+            return place._replace(table=node)
+        return place._replace(term=tag)  # dt or dd
 
     def _marker(self, node: int) -> str:
         parent = self.tree.parents[node]
@@ -176,34 +169,58 @@ class _Writer:
                 return
         self.pieces.append(_Piece(text, gap, quote))
 
-    def _write_table(self, cells: list[Block], place: _Place) -> bool:
+    def _write_table(self, blocks: list[Block], place: _Place) -> bool:
         """Whether the blocks made a simple table; a layout made with tables stays a run of blocks."""
-        rows: dict[int, dict[int, list[str]]] = {}
-        for block in cells:
-            where = self.places[block.node]
-            if where.code or where.heading or not where.cell or len(block.text) > 4 * _MAX_CELL_CHARACTERS:
-                return False
-            rows.setdefault(where.row, {}).setdefault(where.cell, []).append(block.text)
-        texts = [" ".join(parts) for row in rows.values() for parts in row.values()]
-        if len(rows) < 2 or sum(map(len, texts)) > _MAX_CELL_CHARACTERS * len(texts):
+        cells = [self._cell_of(block.node, place.table) for block in blocks]
+        captions = 0
+        while captions < len(cells) and not cells[captions][1]:
+            captions += 1
+        rows = dict.fromkeys(row for row, _ in cells[captions:])
+        if len(rows) < 2:
             return False
-        lines = self._table_lines(rows, cells)
+        size = 0
+        for block, (_, cell) in zip(blocks[captions:], cells[captions:], strict=True):
+            where = self.places[block.node]
+            if where.code or where.heading or not cell or len(block.text) > 4 * _MAX_CELL_CHARACTERS:
+                return False
+            size += len(block.text)
+        if size > _MAX_CELL_CHARACTERS * len({cell for _, cell in cells[captions:]}):
+            return False
+        lines = self._table_lines(list(rows), [cell for _, cell in cells[captions:]], blocks[captions:])
         if lines is None:
             return False
+        for block in blocks[:captions]:
+            self._write_block(block, place)
         self.last_list = -1
         self._append("\n".join(lines), "\n\n", place.quote)
         return True
 
-    def _table_lines(self, rows: dict[int, dict[int, list[str]]], cells: list[Block]) -> list[str] | None:
+    def _cell_of(self, node: int, table: int) -> tuple[int, int]:
+        """The row and the cell of a table that a container is in, or is; 0 where there is none."""
+        tags, parents = self.tree.tags, self.tree.parents
+        cell = 0
+        while node != table:
+            tag = tags[node]
+            if tag == "tr":
+                return node, cell
+            if tag in ("td", "th"):
+                cell = cell or node
+            node = parents[node]
+        return 0, cell
+
+    def _table_lines(self, rows: list[int], cells: list[int], blocks: list[Block]) -> list[str] | None:
+        elements = self.tree.elements
         written: dict[int, str] = {}
-        for block in cells:
-            cell = self.tree.elements[self.places[block.node].cell].mem_id
+        for number, block in zip(cells, blocks, strict=True):
+            cell = elements[number].mem_id
             text = render_inline(block, self.base, self.linked).replace("\n", " ").replace("|", "\\|")
             written[cell] = f"{written[cell]} {text}" if cell in written else text
         table = []
         for row in rows:
             line: list[str] = []
-            for element in _children_of(self.tree.elements[row], "td", "th"):
+            for element in elements[row].iter():
+                if element.tag_id not in _CELLS:
+                    continue
                 columns = min(_number(element.attributes.get("colspan"), 1), _MAX_COLUMNS)
                 line += [written.get(element.mem_id, ""), *[""] * (columns - 1)]
             table.append(line[:_MAX_COLUMNS])

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from scrubjay.errors import IndexElsewhere, Unavailable
-from scrubjay.ingest.embedding import Embedder
+from scrubjay.ingest.embedder import Embedder
 from scrubjay.model.clock import utc_now
 from scrubjay.model.content import GenerationState, IndexGeneration
 from scrubjay.search.index import Index

@@ -1,4 +1,4 @@
-"""Texts become vectors of unit length: the protocol, the embedder inside the package, and how others are chosen.
+"""Texts become vectors of unit length: the embedder inside the package, and what others share with it.
 
 `wordllama` (the default) and `minilm` run here, in a thread; `embedding_http.py` asks a server. A vector depends on
 nothing but model and text, so it is kept under both (`Embedder.model`, SHA-256 of the text) and never made twice.
@@ -10,42 +10,18 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from scrubjay.errors import ConfigurationError
+from scrubjay.ingest.embedder import Vectors
 from scrubjay.model.search import VectorTrust
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as FastTokenizer
 
-Vectors = NDArray[np.float32]
 DEFAULT = "wordllama"
-
-
-class Embedder(Protocol):
-    """Also the tokenizer that chunks are measured by."""
-
-    name: str  # as the setting names it
-    model: str  # what vectors are kept under: another model never finds them
-    dimensions: int
-    max_tokens: int
-
-    def token_starts(self, texts: Sequence[str]) -> list[list[int]]:
-        """Where each token of each text begins, in characters."""
-
-    async def embed(self, texts: Sequence[str]) -> Vectors:
-        """One row of unit length for each text; a text without anything known in it is a row of zeros."""
-
-    async def embed_query(self, text: str) -> Vectors:
-        """One vector for what somebody looks for."""
-
-    def trust(self, query: str) -> VectorTrust:
-        """How much the vector of this query says beside its words."""
-
-    async def close(self) -> None: ...
 
 
 def normalize(vectors: Vectors) -> Vectors:

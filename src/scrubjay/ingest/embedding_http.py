@@ -7,7 +7,8 @@ import numpy as np
 
 from scrubjay.crawl.endpoints import JsonEndpoint
 from scrubjay.errors import Unavailable
-from scrubjay.ingest.embedding import Vectors, load_tokenizer, normalize, package_folder, token_starts
+from scrubjay.ingest.embedder import Vectors
+from scrubjay.ingest.embedding import load_tokenizer, normalize, package_folder, token_starts
 from scrubjay.model.search import VectorTrust
 
 BATCH = 32

@@ -10,14 +10,15 @@ from typing import Any
 import numpy as np
 
 from scrubjay.errors import ConfigurationError
-from scrubjay.ingest.embedding import Vectors, clean, load_tokenizer, normalize, package_folder, token_starts
+from scrubjay.ingest.embedder import Vectors
+from scrubjay.ingest.embedding import clean, load_tokenizer, normalize, package_folder, token_starts
 from scrubjay.model.search import VectorTrust
 
 EXTRA = "minilm"
 MODEL_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
 TOKENIZER_SHA256 = "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"
 _BATCH = 16
-_WEIGHT = 3.0  # of a cosine, where a sure match by words has 1
+_WEIGHT = 4.0  # of a cosine, where a sure match by words has 1
 _KNOWN_TOKENS = 1.5  # for a word of a language that the model knows
 
 

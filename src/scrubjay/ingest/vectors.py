@@ -2,10 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-
 from scrubjay.errors import Conflict
-from scrubjay.ingest.embedding import Embedder, Vectors
+from scrubjay.ingest.embedder import Embedder, Vectors
 from scrubjay.model.content import Embedding
 from scrubjay.storage.database import Database
 from scrubjay.storage.embeddings import Embeddings
@@ -13,13 +11,15 @@ from scrubjay.telemetry import get_logger, span
 from scrubjay.telemetry.metrics import embedded_texts_total
 
 BATCH = 256
-_FORMAT = np.dtype("<f4")
+_FORMAT = "<f4"
 
 log = get_logger(__name__)
 
 
 async def embed_texts(database: Database, embedder: Embedder, texts: Mapping[str, str]) -> dict[str, Vectors]:
     """Hash → vector, for texts by their hash."""
+    import numpy as np  # here, because a crawl may index nothing
+
     async with database.reading() as connection:
         known = await Embeddings(connection).known(embedder.model, texts.keys())
     vectors = {digest: np.frombuffer(vector, dtype=_FORMAT) for digest, vector in known.items()}

@@ -97,6 +97,8 @@ class Hit(NamedTuple):
     chunk_id: str
     document_id: str
     score: float
+    terms: int | None = None  # how many different words the chunk has, where the engine tells
+    cosine: float | None = None  # of what words found: its likeness to the query, where the engine tells
 
 
 @dataclass(frozen=True, slots=True)

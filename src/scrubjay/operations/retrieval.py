@@ -35,13 +35,12 @@ from scrubjay.model.destination import Destination
 from scrubjay.model.extraction import Verdict
 from scrubjay.model.plan import Change, Fate, LedgerEntry, OperationItem, Plan, RepositoryType, WorkState
 from scrubjay.model.source import SourceContent, SourceItem
-from scrubjay.operations.freshness import MAX_INTERVALS
 from scrubjay.operations.site_crawl import note_ingested
 from scrubjay.storage.blobs import BlobStore
 from scrubjay.storage.crawled_pages import CrawledPages
 from scrubjay.storage.database import Database
 from scrubjay.storage.documents import Documents
-from scrubjay.storage.ledger import Ledger
+from scrubjay.storage.ledger import MAX_INTERVALS, Ledger
 from scrubjay.storage.operation_items import OperationItems
 from scrubjay.telemetry import CrawlCounts, crawl_meter, get_logger
 

@@ -97,8 +97,11 @@ class EdgeIndex:
         hits: list[Hit] = await self._ask("search_vector", array("f", vector), where, limit)
         return hits
 
-    async def search_keywords(self, query: KeywordQuery, where: SearchFilter, limit: int) -> list[Hit]:
-        hits: list[Hit] = await self._ask("search_keywords", query, where, limit)
+    async def search_keywords(
+        self, query: KeywordQuery, where: SearchFilter, limit: int, near: Sequence[float] | None = None
+    ) -> list[Hit]:
+        vector = None if near is None else array("f", near)
+        hits: list[Hit] = await self._ask("search_keywords", query, where, limit, vector)
         return hits
 
     async def count(self, where: SearchFilter) -> int:

@@ -21,6 +21,7 @@ from qdrant_edge import (
     Query,
     QueryRequest,
     Record,
+    ScoredPoint,
     ScrollRequest,
     SearchParams,
     SparseVector,
@@ -37,7 +38,7 @@ from scrubjay.search.edge_schema import (
     tenant_only,
 )
 from scrubjay.search.keywords import Forms, Lookup, find_all, plan_keywords
-from scrubjay.search.payload import DENSE, WORDS, chunk_id, chunk_uuids, words_of
+from scrubjay.search.payload import DENSE, TERMS, WORDS, chunk_id, chunk_uuids, words_of
 
 _SCAN_BATCH = 1_000
 _TENANTS_SECONDS = 10.0
@@ -81,9 +82,12 @@ class EdgeEngine:
         return stamps, None if following is None else UUID(str(following))
 
     def search_vector(self, vector: Sequence[float], where: SearchFilter, limit: int) -> list[Hit]:
-        return self._search(Query.Nearest(list(vector), using=DENSE), describe_filter(where), limit)
+        found = self._find(Query.Nearest(list(vector), using=DENSE), describe_filter(where), limit)
+        return [_as_hit(point) for point in found]
 
-    def search_keywords(self, query: KeywordQuery, where: SearchFilter, limit: int) -> list[Hit]:
+    def search_keywords(
+        self, query: KeywordQuery, where: SearchFilter, limit: int, near: Sequence[float] | None = None
+    ) -> list[Hit]:
         plan = plan_keywords(query)
         if not plan.scoring:
             return []
@@ -98,7 +102,16 @@ class EdgeEngine:
         narrowed = Filter(must=[wanted, *must], must_not=[*must_not]) if must or must_not else wanted
         indices, values = plan.sparse
         nearest = Query.Nearest(SparseVector(indices=indices, values=values), using=WORDS)
-        return self._search(nearest, narrowed, limit, self._rarity(where.tenant_id), 0.0 if plan.excluded else None)
+        least = 0.0 if plan.excluded else None
+        points = self._find(nearest, narrowed, limit, self._rarity(where.tenant_id), least)
+        cosines = {} if near is None or not points else self._compare([point.id for point in points], near)
+        return [_as_hit(point, cosines.get(point.id)) for point in points]
+
+    def _compare(self, identifiers: Sequence[Any], near: Sequence[float]) -> dict[Any, float]:
+        """How near these points are to a vector."""
+        these = Filter(must=[HasIdCondition(set(identifiers))])
+        request = QueryRequest(limit=len(identifiers), query=Query.Nearest(list(near), using=DENSE), filter=these)
+        return {point.id: point.score for point in self._shard.query(request)}
 
     def _rarity(self, tenant_id: str) -> SearchParams | None:
         """A word is as rare as it is among the tenant's own chunks. With one tenant these are all, which is faster."""
@@ -143,24 +156,23 @@ class EdgeEngine:
         self._shard.flush()
         self._shard.close()
 
-    def _search(
+    def _find(
         self,
         query: Query,
         where: Filter,
         limit: int,
         params: SearchParams | None = None,
         threshold: float | None = None,
-    ) -> list[Hit]:
+    ) -> list[ScoredPoint]:
         request = QueryRequest(
             limit=limit,
             query=query,
             filter=where,
             params=params,
             score_threshold=threshold,
-            with_payload=["document_id"],
+            with_payload=["document_id", TERMS],
         )
-        found = self._shard.query(request)
-        return [Hit(chunk_id(point.id), (point.payload or {})["document_id"], point.score) for point in found]
+        return self._shard.query(request)
 
     def _find_all(self, groups: Sequence[Forms], where: Filter) -> set[UUID]:
         lookups = find_all(groups)
@@ -180,9 +192,15 @@ class EdgeEngine:
         return [UUID(str(point.id)) for point in self._shard.query(request)]
 
 
+def _as_hit(point: ScoredPoint, cosine: float | None = None) -> Hit:
+    payload = point.payload or {}
+    return Hit(chunk_id(point.id), payload["document_id"], point.score, payload.get(TERMS), cosine)
+
+
 def _as_edge(point: IndexPoint) -> Point:
     (identifier,) = chunk_uuids([point.id])
-    return _together(identifier, list(point.vector), *words_of(point), describe_point(point))
+    words, weights = words_of(point)
+    return _together(identifier, list(point.vector), words, weights, {**describe_point(point), TERMS: len(words)})
 
 
 def _together(identifier: UUID, vector: list[float], words: list[int], weights: list[float], payload: Any) -> Point:

@@ -3,6 +3,7 @@
 How the default was found, and how it was measured, is in docs/search.md.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -12,6 +13,8 @@ from scrubjay.model.search import FusionKind, Hit, VectorTrust
 _BM25_HALF = 8.0  # a BM25 score that counts as half of the most there can be
 _CROWD = 10  # the best match by words is sure when it is far ahead of the one with this rank
 _CROWD_DOUBT = 0.75  # what words lose of their say when it is not ahead at all
+_NEAREST = 10  # so many chunks tell by their length what kind of texts is asked for
+_SHORT = 12.0  # chunks of so few different words leave words about two thirds of their say
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +66,8 @@ def fuse(vector: Sequence[Hit], keyword: Sequence[Hit], options: FusionOptions) 
         vector_parts, missing = _reciprocals(vector, options.rrf_k), 0.0
         keyword_parts = _reciprocals(keyword, options.rrf_k)
     else:
-        vector_parts, missing = _closeness(vector, is_scaled=options.trust.is_scaled)
-        keyword_parts = _aptness(keyword)
+        vector_parts, missing = _closeness(vector, keyword, is_scaled=options.trust.is_scaled)
+        keyword_parts = _aptness(keyword, _fullness(vector))
     places = []
     for chunk_id, document_id in {hit.chunk_id: hit.document_id for hit in (*vector, *keyword)}.items():
         by_vector = vector_weight * vector_parts.get(chunk_id, missing)
@@ -96,7 +99,7 @@ def _on_absolute_scale(fused: Sequence[Fused], *, has_both: bool) -> list[Fused]
     return [each._replace(score=min(best, each.score * scale)) for each in fused]
 
 
-def _aptness(keyword: Sequence[Hit]) -> dict[str, float]:
+def _aptness(keyword: Sequence[Hit], fullness: float) -> dict[str, float]:
     """BM25 as a share of the best, squared: what has half of the words' weight is much less than half as apt.
 
     Where a crowd has the words as much as the best, words say little of which is meant, and have less of a say.
@@ -105,23 +108,30 @@ def _aptness(keyword: Sequence[Hit]) -> dict[str, float]:
     if best <= 0:
         return dict.fromkeys((hit.chunk_id for hit in keyword), 0.0)
     crowd = keyword[_CROWD - 1].score / best if len(keyword) >= _CROWD else 0.0
-    say = 1 - _CROWD_DOUBT * max(0.0, crowd)
+    say = fullness * (1 - _CROWD_DOUBT * max(0.0, crowd))
     return {hit.chunk_id: say * (max(0.0, hit.score) / best) ** 2 for hit in keyword}
 
 
-def _closeness(vector: Sequence[Hit], *, is_scaled: bool) -> tuple[dict[str, float], float]:
-    """Cosines from 0 to 1, and what a chunk gets that is not among the nearest: as much as the last of them.
+def _fullness(vector: Sequence[Hit]) -> float:
+    """How much it means, from 0 to 1, that a chunk lacks a word: a page had room for it, a line of a chat had not."""
+    terms = sorted(hit.terms for hit in vector[:_NEAREST] if hit.terms is not None)
+    return 1 - math.exp(-terms[len(terms) // 2] / _SHORT) if terms else 1.0
 
-    Scaled, the last of them is 0 and the first is 1. As they are, vectors that lie close together (of a language that
-    the model does not know, say) tell less apart, and so have less of a say.
+
+def _closeness(vector: Sequence[Hit], keyword: Sequence[Hit], *, is_scaled: bool) -> tuple[dict[str, float], float]:
+    """Cosines from 0 to 1, and what a chunk gets of which none is known: as much as the last of the nearest.
+
+    Scaled, the last of the nearest is 0 and the first is 1. As they are, vectors that lie close together (of a
+    language that the model does not know, say) tell less apart, and so have less of a say.
     """
     if not vector:
         return {}, 0.0
-    cosines = {hit.chunk_id: vector_score(hit.score) for hit in vector}
-    least, best = min(cosines.values()), max(cosines.values())
+    nearest = {hit.chunk_id: vector_score(hit.score) for hit in vector}
+    least, best = min(nearest.values()), max(nearest.values())
+    cosines = {hit.chunk_id: vector_score(hit.cosine) for hit in keyword if hit.cosine is not None} | nearest
     if not is_scaled or best == least:
         return cosines, least
-    return {chunk_id: (cosine - least) / (best - least) for chunk_id, cosine in cosines.items()}, 0.0
+    return {chunk_id: vector_score((cosine - least) / (best - least)) for chunk_id, cosine in cosines.items()}, 0.0
 
 
 def _reciprocals(hits: Sequence[Hit], k: int) -> Mapping[str, float]:

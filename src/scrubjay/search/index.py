@@ -28,10 +28,13 @@ class Index(Protocol):
         """Every point there is, in no particular order."""
 
     async def search_vector(self, vector: Sequence[float], where: SearchFilter, limit: int) -> list[Hit]:
-        """The nearest points, best first; scores are cosine similarities."""
+        """The nearest points, best first; scores are cosine similarities. Hits tell how many words they have."""
 
-    async def search_keywords(self, query: KeywordQuery, where: SearchFilter, limit: int) -> list[Hit]:
-        """The points that suit the words, best first; scores are BM25."""
+    async def search_keywords(
+        self, query: KeywordQuery, where: SearchFilter, limit: int, near: Sequence[float] | None = None
+    ) -> list[Hit]:
+        """The points that suit the words, best first; scores are BM25. Hits tell how near they are to a vector, if
+        one is given."""
 
     async def count(self, where: SearchFilter) -> int:
         """How many points the filter lets through."""

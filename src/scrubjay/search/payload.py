@@ -11,6 +11,7 @@ from scrubjay.search.analysis import document_terms, sparse_vector
 
 DENSE = "dense"
 WORDS = "words"
+TERMS = "terms"  # how many different ones; points of former releases do not tell
 # The end of what still is the content: a number that an index can look up, and the largest that a float holds exactly.
 FOREVER = 2**53
 

@@ -19,7 +19,7 @@ from scrubjay.errors import ConfigurationError, Conflict, ScrubjayError, Unavail
 from scrubjay.model.search import Hit, IndexPoint, KeywordQuery, PointStamp, SearchFilter
 from scrubjay.search import postgres_schema as schema
 from scrubjay.search.analysis import K1, inverse_frequency, query_terms
-from scrubjay.search.payload import check_dimensions, chunk_id, chunk_uuids, clean
+from scrubjay.search.payload import check_dimensions, chunk_id, chunk_uuids, clean, wanted_labels
 from scrubjay.storage.database import Database
 from scrubjay.telemetry import get_logger, redact
 
@@ -35,6 +35,9 @@ _FREQUENCY_CAP = 5_000
 _REMEMBER_SECONDS = 60.0
 _REMEMBERED_NUMBERS = 50_000
 _ENOUGH_CANDIDATES = 2_000
+# How many of the hits that are asked for must be expected of the rarest words: with fewer, others join them at once,
+# since a look that does not find enough is a look too many.
+_HOPE = 0.7
 _BUILD_MEMORY = "512MB"
 _OLDEST_PGVECTOR = (0, 8)
 # In a query of its own, so that the text is read once and not once for every chunk that it is compared with.
@@ -72,13 +75,21 @@ class PostgresIndex:
             for statement in schema.create_statements(self._table, dimensions):
                 await connection.execute(text(statement))
             await self._check_dimensions(connection)
+            if await self._typmod(connection, "terms") is None:
+                await connection.execute(text(schema.add_terms_statement(self._table)))
         return self
 
     async def _check_dimensions(self, connection: AsyncConnection) -> None:
-        query = "SELECT atttypmod FROM pg_attribute WHERE attrelid = to_regclass(:name) AND attname = 'vector'"
-        found = (await connection.execute(text(query), {"name": self._name})).scalar_one()
+        found = await self._typmod(connection, "vector")
         if found != self.dimensions:
             raise Conflict(f"The table {self._table} holds vectors of {found} dimensions, not {self.dimensions}.")
+
+    async def _typmod(self, connection: AsyncConnection, column: str) -> int | None:
+        """What is said of a column's type beside its name (of a vector, its dimensions); none where there is none."""
+        query = "SELECT atttypmod FROM pg_attribute WHERE attrelid = to_regclass(:name) AND attname = :column"
+        found = await connection.execute(text(query), {"name": self._name, "column": column})
+        number: int | None = found.scalar_one_or_none()
+        return number
 
     async def upsert(self, points: Sequence[IndexPoint]) -> None:
         for point in points:
@@ -127,10 +138,12 @@ class PostgresIndex:
             # Without the graph, which would look at thousands of points that the filter drops.
             rows = await self._fetch(self._nearest("distance", conditions), values)
         rows = sorted(rows, key=lambda row: row[2])
-        return [Hit(chunk_id(identifier), document, 1 - distance) for identifier, document, distance in rows]
+        return [
+            Hit(chunk_id(identifier), document, 1 - distance, terms) for identifier, document, distance, terms in rows
+        ]
 
     def _nearest(self, order: str, conditions: str) -> str:
-        columns = f"id, document_id, {schema.DISTANCE} AS distance"
+        columns = f"id, document_id, {schema.DISTANCE} AS distance, terms"
         return f"SELECT {columns} FROM {self._name} WHERE {conditions} ORDER BY {order} LIMIT :limit"
 
     async def _count_roughly(self, conditions: str, values: Mapping[str, Any]) -> int:
@@ -150,7 +163,9 @@ class PostgresIndex:
             self._remembered.set(key, number)
         return number
 
-    async def search_keywords(self, query: KeywordQuery, where: SearchFilter, limit: int) -> list[Hit]:
+    async def search_keywords(
+        self, query: KeywordQuery, where: SearchFilter, limit: int, near: Sequence[float] | None = None
+    ) -> list[Hit]:
         words = query_terms(query.text, query.languages)
         phrases = [word for phrase in query.phrases for word in query_terms(phrase, query.languages)]
         terms = list(dict.fromkeys(form for word in words or phrases for form in word.scoring))
@@ -162,15 +177,22 @@ class PostgresIndex:
         for word in (word for each in query.excluded for word in query_terms(each, query.languages)):
             narrowed.append("!(" + " & ".join(map(schema.any_of, word.exact)) + ")")
         frequencies = await self._find_frequencies(where.tenant_id, terms)
-        total = frequencies.pop("")
-        weights = {term: inverse_frequency(min(number, total), total) for term, number in frequencies.items()}
-        return await self._rank(weights, frequencies, narrowed, where, limit)
+        total = frequencies[""]
+        weights = {term: inverse_frequency(min(number, total), total) for term, number in frequencies.items() if term}
+        return await self._rank(weights, frequencies, narrowed, where, limit, near)
 
     async def _has_most(self, where: SearchFilter) -> bool:
         """Whether most chunks are the tenant's and of the moment that is asked about: to look for the others' in an
         index takes longer than to drop them where they are found."""
         conditions, values = schema.describe_filter(SearchFilter(tenant_id=where.tenant_id, as_of=where.as_of))
         return await self._count_roughly(conditions, values) > _MOST * await self._count_roughly("true", {})
+
+    async def _find_wide(self, where: SearchFilter) -> set[int]:
+        """The places of those lists of wanted labels of which most chunks have one."""
+        everything = await self._count_roughly("true", {})
+        condition = "labels && CAST(:labels AS text[])"
+        counted = [await self._count_roughly(condition, {"labels": labels}) for labels in wanted_labels(where)]
+        return {place for place, number in enumerate(counted) if number > _MOST * everything}
 
     async def _rank(
         self,
@@ -179,22 +201,28 @@ class PostgresIndex:
         narrowed: Sequence[str],
         where: SearchFilter,
         limit: int,
+        near: Sequence[float] | None,
     ) -> list[Hit]:
         """Let the rarest words choose, and one more at a time while those that wait could lift another chunk in."""
-        conditions, values = schema.describe_filter(where)
+        let_through = max(await self._count_roughly(*schema.describe_filter(where)), 1)
+        enough = max(limit, _HOPE * limit * frequencies[""] / let_through)
+        conditions, values = schema.describe_filter(where, await self._find_wide(where))
         query = (
-            f"SELECT id, document_id, {_SCORE} AS score FROM {self._name}"
+            f"SELECT id, document_id, {_SCORE} AS score, terms, vector FROM {self._name}"
             f" WHERE words @@ CAST(CAST(:words AS text) AS tsquery) AND {conditions}"
             " ORDER BY score DESC, id LIMIT :limit"
         )
+        cosine = "CAST(NULL AS float8)" if near is None else f"1 - ({schema.DISTANCE})"
+        query = f"SELECT id, document_id, score, terms, {cosine} FROM ({query}) AS best ORDER BY score DESC, id"
         values |= {"query": schema.sparse_text(weights), "limit": limit}
+        values |= {} if near is None else {"vector": schema.vector_text(near)}
         waiting = sorted(weights, key=lambda term: -frequencies[term])
         chosen: list[str] = []
         rows: Sequence[Any] = ()
         while waiting:
             candidates = 0
             # A word that most chunks have joins only when without it there are too few, or the answer could change.
-            while waiting and (candidates < limit or candidates + frequencies[waiting[-1]] <= _ENOUGH_CANDIDATES):
+            while waiting and (candidates < enough or candidates + frequencies[waiting[-1]] <= _ENOUGH_CANDIDATES):
                 chosen.append(waiting.pop())
                 candidates += frequencies[chosen[-1]]
             values["words"] = " & ".join([schema.any_of(chosen), *narrowed])
@@ -202,7 +230,7 @@ class PostgresIndex:
             best_without = sum(weights[term] for term in waiting) * (K1 + 1)
             if len(rows) == limit and rows[-1][2] >= best_without:
                 break
-        return [Hit(chunk_id(identifier), document, found) for identifier, document, found in rows]
+        return [Hit(chunk_id(identifier), *told) for identifier, *told in rows]
 
     async def _find_frequencies(self, tenant_id: str, terms: Sequence[str]) -> dict[str, int]:
         """How many of the tenant's chunks have each term, and under no name how many there are.

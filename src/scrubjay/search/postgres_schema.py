@@ -3,6 +3,7 @@
 The tables are derived and can be built again, so the engine makes them itself and no migration knows them.
 """
 
+from collections.abc import Container
 from typing import Any
 
 from scrubjay.model.ids import uuid_from_id
@@ -40,6 +41,7 @@ def create_statements(table: str, dimensions: int) -> list[str]:
             since timestamptz NOT NULL,
             until timestamptz,
             stamp text NOT NULL,
+            terms integer,
             vector vector({dimensions}) STORAGE MAIN NOT NULL,
             weights sparsevec STORAGE MAIN NOT NULL,
             words tsvector STORAGE EXTERNAL NOT NULL
@@ -52,6 +54,11 @@ def create_statements(table: str, dimensions: int) -> list[str]:
     ]
 
 
+def add_terms_statement(table: str) -> str:
+    """For tables of former releases."""
+    return f"ALTER TABLE {quote(table)} ADD COLUMN IF NOT EXISTS terms integer"
+
+
 def graph_column(dimensions: int) -> str:
     return f"(vector::halfvec({dimensions})) halfvec_cosine_ops"
 
@@ -62,7 +69,7 @@ def graph_distance(dimensions: int) -> str:
 
 
 def upsert_statement(table: str) -> str:
-    columns = ["tenant_id", "document_id", "labels", "crawled_at", "since", "until", "stamp"]
+    columns = ["tenant_id", "document_id", "labels", "crawled_at", "since", "until", "stamp", "terms"]
     typed = {"vector": "vector", "weights": "sparsevec", "words": "tsvector"}
     values = [f":{name}" for name in columns]
     values += [f"CAST(CAST(:{name} AS text) AS {kind})" for name, kind in typed.items()]
@@ -86,6 +93,7 @@ def describe_point(point: IndexPoint) -> dict[str, Any]:
         "since": point.since,
         "until": point.until,
         "stamp": clean(point.stamp),
+        "terms": len(terms),
         "vector": vector_text(point.vector),
         "weights": sparse_text(dict(sorted(terms.items(), key=lambda each: -each[1])[:_MAX_TERMS])),
         "words": _lexemes(point, terms, titled),
@@ -138,12 +146,14 @@ def sparse_text(weights: dict[str, float]) -> str:
     return "{" + ",".join(f"{place}:{weight:.5g}" for place, weight in places.items()) + f"}}/{_SPARSE_DIMENSIONS}"
 
 
-def describe_filter(where: SearchFilter) -> tuple[str, dict[str, Any]]:
-    """The conditions of a WHERE clause, and their values."""
+def describe_filter(where: SearchFilter, unsought: Container[int] = ()) -> tuple[str, dict[str, Any]]:
+    """The conditions of a WHERE clause, and their values. The lists of labels that are not to be looked for by their
+    index, by their place, are asked for in a way that it has no part in."""
     conditions = ["tenant_id = :tenant_id"]
     values: dict[str, Any] = {"tenant_id": clean(where.tenant_id)}
     for number, labels in enumerate(wanted_labels(where)):
-        conditions.append(f"labels && CAST(:labels_{number} AS text[])")
+        has_one = f"labels && CAST(:labels_{number} AS text[])"
+        conditions.append(f"({has_one}) IS TRUE" if number in unsought else has_one)
         values[f"labels_{number}"] = labels
     if where.excluded_hosts:
         conditions.append("NOT labels && CAST(:unwanted AS text[])")

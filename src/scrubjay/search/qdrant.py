@@ -13,7 +13,7 @@ from scrubjay.errors import Conflict, Unavailable
 from scrubjay.model.ids import id_from_uuid
 from scrubjay.model.search import Hit, IndexPoint, KeywordQuery, PointStamp, SearchFilter
 from scrubjay.search.keywords import Forms, Lookup, find_all, plan_keywords
-from scrubjay.search.payload import DENSE, WORDS, check_dimensions, chunk_id, chunk_uuids, words_of
+from scrubjay.search.payload import DENSE, TERMS, WORDS, check_dimensions, chunk_id, chunk_uuids, words_of
 from scrubjay.search.qdrant_schema import PAYLOAD_INDEXES, describe_filter, describe_point, tenant_only
 from scrubjay.telemetry import redact
 
@@ -106,9 +106,12 @@ class QdrantIndex:
 
     async def search_vector(self, vector: Sequence[float], where: SearchFilter, limit: int) -> list[Hit]:
         check_dimensions(len(vector), self.dimensions)
-        return await self._search([float(each) for each in vector], DENSE, describe_filter(where), limit)
+        found = await self._find([float(each) for each in vector], DENSE, describe_filter(where), limit)
+        return [_as_hit(point) for point in found]
 
-    async def search_keywords(self, query: KeywordQuery, where: SearchFilter, limit: int) -> list[Hit]:
+    async def search_keywords(
+        self, query: KeywordQuery, where: SearchFilter, limit: int, near: Sequence[float] | None = None
+    ) -> list[Hit]:
         plan = plan_keywords(query)
         if not plan.scoring:
             return []
@@ -123,19 +126,29 @@ class QdrantIndex:
         # A word is as rare as it is among the tenant's own chunks.
         params = models.SearchParams(idf=models.IdfCorpusParams(corpus=tenant_only(where.tenant_id)))
         more: dict[str, Any] = {"score_threshold": 0.0} if plan.excluded else {}
-        return await self._search(words, WORDS, narrowed, limit, search_params=params, **more)
+        found = await self._find(words, WORDS, narrowed, limit, search_params=params, **more)
+        cosines = {} if near is None or not found else await self._compare([point.id for point in found], near)
+        return [_as_hit(point, cosines.get(point.id)) for point in found]
 
-    async def _search(self, query: Any, using: str, where: models.Filter, limit: int, **more: Any) -> list[Hit]:
+    async def _compare(self, identifiers: Sequence[Any], near: Sequence[float]) -> dict[Any, float]:
+        """How near these points are to a vector."""
+        these = models.Filter(must=[models.HasIdCondition(has_id=list(identifiers))])
+        found = await self._find([float(each) for each in near], DENSE, these, len(identifiers))
+        return {point.id: point.score for point in found}
+
+    async def _find(
+        self, query: Any, using: str, where: models.Filter, limit: int, **more: Any
+    ) -> list[models.ScoredPoint]:
         found = await self._call(
             self._client.query_points,
             query=query,
             using=using,
             query_filter=where,
             limit=limit,
-            with_payload=["document_id"],
+            with_payload=["document_id", TERMS],
             **more,
         )
-        return [Hit(chunk_id(point.id), _document_id(point.payload), point.score) for point in found.points]
+        return found.points
 
     async def _find_all(self, groups: Sequence[Forms], where: models.Filter) -> set[UUID]:
         lookups = find_all(groups)
@@ -199,6 +212,11 @@ def _is_passing(error: Exception) -> bool:
     return isinstance(error, (ResponseHandlingException, httpx.TransportError, OSError))
 
 
+def _as_hit(point: models.ScoredPoint, cosine: float | None = None) -> Hit:
+    terms = (point.payload or {}).get(TERMS)
+    return Hit(chunk_id(point.id), _document_id(point.payload), point.score, terms, cosine)
+
+
 def _as_qdrant(point: IndexPoint) -> models.PointStruct:
     indices, values = words_of(point)
     (identifier,) = chunk_uuids([point.id])
@@ -206,7 +224,7 @@ def _as_qdrant(point: IndexPoint) -> models.PointStruct:
         DENSE: [float(each) for each in point.vector],
         WORDS: models.SparseVector(indices=indices, values=values),
     }
-    return models.PointStruct(id=str(identifier), vector=vector, payload=describe_point(point))
+    return models.PointStruct(id=str(identifier), vector=vector, payload={**describe_point(point), TERMS: len(indices)})
 
 
 def _document_id(payload: Mapping[str, Any] | None) -> str:

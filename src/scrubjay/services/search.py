@@ -8,8 +8,6 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any, overload
 
-import numpy as np
-
 from scrubjay.errors import InvalidRequest, Unavailable
 from scrubjay.ingest.catalog import IndexCatalog, Served
 from scrubjay.model.clock import utc_now
@@ -44,7 +42,7 @@ from scrubjay.storage.vocabulary import Vocabulary
 from scrubjay.telemetry import get_logger, span
 from scrubjay.telemetry.metrics import search_seconds
 
-LEAST_CANDIDATES = 100
+LEAST_CANDIDATES = 50
 CANDIDATES_PER_RESULT = 4
 MOST_CANDIDATES = 2000
 LEAST_LOADED = 24  # candidates that are looked up at a time
@@ -286,7 +284,8 @@ class _Run:
 
     async def candidates(self, parsed: ParsedQuery, depth: int) -> tuple[list[Fused], bool]:
         """Both rankings at once, fused; and whether neither has more."""
-        vector, keyword = await asyncio.gather(self._vector(parsed, depth), self._keyword(parsed, depth))
+        meaning = await self._meaning(parsed)
+        vector, keyword = await asyncio.gather(self._vector(meaning, depth), self._keyword(parsed, meaning, depth))
         self.nothing_matched = self.request.mode is not SearchMode.VECTOR and not keyword
         if self.request.mode is SearchMode.HYBRID and self.nothing_matched and parsed.phrases:
             vector = []  # what lacks the words of a phrase cannot contain it
@@ -300,28 +299,31 @@ class _Run:
         )
         return fuse(vector, keyword, options), not more_vectors and len(keyword) < depth
 
-    async def _vector(self, parsed: ParsedQuery, depth: int) -> list[Hit]:
+    async def _meaning(self, parsed: ParsedQuery) -> list[float] | None:
+        """The query's vector; none when it is not asked for, not to be had, or says nothing."""
         if self.request.mode is SearchMode.KEYWORD:
-            return []
+            return None
         try:
             vector, cached = await self._cache.query_vector(self._served.embedder, parsed.text)
         except Unavailable as error:
             if self.request.mode is SearchMode.VECTOR:
                 raise
             self.notes.append(f"By keywords only: {error.message}")
-            return []
+            return None
         self.embedding_cached = cached
-        if not np.any(vector):
-            return []
-        return await self._served.index.search_vector(vector.tolist(), self.where, depth)
+        meaning: list[float] = vector.tolist()
+        return meaning if any(meaning) else None
 
-    async def _keyword(self, parsed: ParsedQuery, depth: int) -> list[Hit]:
+    async def _vector(self, meaning: list[float] | None, depth: int) -> list[Hit]:
+        return [] if meaning is None else await self._served.index.search_vector(meaning, self.where, depth)
+
+    async def _keyword(self, parsed: ParsedQuery, meaning: list[float] | None, depth: int) -> list[Hit]:
         if self.request.mode is SearchMode.VECTOR:
             return []
         query = KeywordQuery(
             text=parsed.text, phrases=parsed.phrases, excluded=parsed.excluded, languages=self.languages
         )
-        return await self._served.index.search_keywords(query, self.where, depth)
+        return await self._served.index.search_keywords(query, self.where, depth, meaning)
 
 
 def _filter(tenant_id: str, request: SearchRequest, parsed: ParsedQuery, moment: datetime | None) -> SearchFilter:

@@ -1,10 +1,9 @@
 """What searches keep for a while: whole answers until something changes, and the vectors of queries."""
 
-import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from scrubjay.errors import Unavailable
-from scrubjay.ingest.embedding import Embedder, Vectors
+from scrubjay.ingest.embedder import Embedder, Vectors
 from scrubjay.model.search import SearchAnswer
 from scrubjay.storage import cache_keys
 from scrubjay.storage.cache import Cache
@@ -48,6 +47,8 @@ class SearchCache:
         key = cache_keys.query_embedding(text, model=embedder.model)
         kept = await self._get(key)
         if kept is not None and len(kept) == 4 * embedder.dimensions:
+            import numpy as np  # here, because most commands search for nothing
+
             return np.frombuffer(kept, dtype="<f4"), True
         vector = await embedder.embed_query(text)
         await self._set(key, vector.astype("<f4").tobytes(), cache_keys.QUERY_EMBEDDING_SECONDS)

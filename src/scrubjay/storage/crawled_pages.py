@@ -93,7 +93,8 @@ class CrawledPages(Repository[CrawledPage]):
         rows = await self.connection.execute(
             select(*_KNOWN).where(CrawledPageRow.scope_id == scope_id, CrawledPageRow.url_hash.in_(list(hashes)))
         )
-        return {row.url_hash: KnownPage(**row._mapping) for row in rows}
+        pages = [KnownPage(**dict(zip(_KNOWN_NAMES, row, strict=True))) for row in rows]
+        return {page.url_hash: page for page in pages}
 
     async def by_hashes(self, scope_id: str, hashes: Collection[str]) -> Sequence[CrawledPage]:
         return await self._items(
@@ -211,7 +212,8 @@ class CrawledPages(Repository[CrawledPage]):
         )
 
 
-_KNOWN = [CrawledPageRow.__table__.c[field.name] for field in fields(KnownPage)]
+_KNOWN_NAMES = [field.name for field in fields(KnownPage)]
+_KNOWN = [CrawledPageRow.__table__.c[name] for name in _KNOWN_NAMES]
 _LISTING = [CrawledPageRow.__table__.c[name] for name in PageListing._fields]
 _CONFIRM = (
     update(CrawledPageRow)

@@ -12,7 +12,6 @@ from sqlalchemy import (
     bindparam,
     delete,
     func,
-    insert,
     select,
     update,
 )
@@ -78,7 +77,7 @@ class Frontier(Repository[FrontierItem]):
             for (url_hash,) in known:
                 batch.pop(url_hash, None)
             if batch:
-                await self.connection.execute(insert(FrontierRow), [self._values(item) for item in batch.values()])
+                await self.connection.execute(self._insert, [self._values(item) for item in batch.values()])
             added += len(batch)
         return added
 
@@ -159,14 +158,16 @@ class Frontier(Repository[FrontierItem]):
 
     async def settle(self, job_id: str, settled: Sequence[tuple[str, FrontierStatus, str | None]]) -> None:
         """Mark URLs, by hash, as done with: for the one run that holds the job."""
-        if settled:
-            await self.connection.execute(
-                _SETTLE,
-                [
-                    {"of_job": job_id, "of_url": url_hash, "now_status": status, "now_error": error}
-                    for url_hash, status, error in settled
-                ],
-            )
+        plain = [url_hash for url_hash, status, error in settled if status is FrontierStatus.COMPLETED and not error]
+        for start in range(0, len(plain), BATCH):
+            await self.connection.execute(_COMPLETE, {"of_job": job_id, "of_urls": plain[start : start + BATCH]})
+        others = [
+            {"of_job": job_id, "of_url": url_hash, "now_status": status, "now_error": error}
+            for url_hash, status, error in settled
+            if status is not FrontierStatus.COMPLETED or error
+        ]
+        if others:
+            await self.connection.execute(_SETTLE, others)
 
     async def note_of(self, job_id: str, url_hash: str) -> str | None:
         """What was noted when a URL was settled: why it failed, or where it redirects to."""
@@ -226,5 +227,11 @@ _SETTLE = (
     update(FrontierRow)
     .where(FrontierRow.job_id == bindparam("of_job"), FrontierRow.url_hash == bindparam("of_url"))
     .values(status=bindparam("now_status"), error=bindparam("now_error"), leased_until=None)
+    .execution_options(synchronize_session=False)
+)
+_COMPLETE = (
+    update(FrontierRow)
+    .where(FrontierRow.job_id == bindparam("of_job"), FrontierRow.url_hash.in_(bindparam("of_urls", expanding=True)))
+    .values(status=FrontierStatus.COMPLETED, error=None, leased_until=None)
     .execution_options(synchronize_session=False)
 )

@@ -15,6 +15,8 @@ from scrubjay.storage.operation_items import OperationItemRow
 from scrubjay.storage.repository import BATCH, Base, Repository, table_options
 from scrubjay.storage.types import EnumText, Hash, Id, JsonTuple, LongText, Name, Number, UtcDateTime
 
+MAX_INTERVALS = 8  # changes whose intervals are kept for a key
+
 # What a delta needs of every key: hash, fate, how often it was missing, fingerprint. Plain values, because making
 # objects and enums of them would take most of a delta's time.
 LedgerState = tuple[str, str, int, str | None]

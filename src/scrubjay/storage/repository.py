@@ -63,12 +63,14 @@ class Repository(Generic[M]):
     key: ClassVar[tuple[str, ...]] = ("id",)  # with the tenant, this names one item
     table: ClassVar[FromClause]
     _columns: ClassVar[Sequence[ColumnElement[Any]]]
+    _names: ClassVar[Sequence[str]]
     _insert: ClassVar[Insert]
 
     def __init_subclass__(cls) -> None:
         """Build what every statement shares once: SQLAlchemy spends more on building than SQLite on running."""
         cls.table = cls.row.__table__
-        cls._columns = [cls.table.c[field.name] for field in fields(cls.model)]
+        cls._names = [field.name for field in fields(cls.model)]
+        cls._columns = [cls.table.c[name] for name in cls._names]
         cls._insert = insert(cls.row.__table__)  # type: ignore[arg-type]
 
     def __init__(self, connection: AsyncConnection) -> None:
@@ -155,9 +157,8 @@ class Repository(Generic[M]):
         return [self._item(row) for row in await self.connection.execute(statement)]
 
     def _item(self, row: Row[Any]) -> M:
-        item: M = self.model(**row._mapping)
+        item: M = self.model(**dict(zip(self._names, row, strict=True)))
         return item
 
-    @staticmethod
-    def _values(item: Any) -> dict[str, Any]:
-        return {field.name: getattr(item, field.name) for field in fields(item)}
+    def _values(self, item: Any) -> dict[str, Any]:
+        return {name: getattr(item, name) for name in self._names}

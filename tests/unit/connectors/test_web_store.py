@@ -6,7 +6,6 @@ import pytest
 from multidict import CIMultiDict
 
 from scrubjay.connectors.web_store import (
-    anchors_of,
     changed_at,
     hash_content,
     is_reusable,
@@ -38,7 +37,7 @@ def known(strategy: str = "markdown") -> KnownPage:
 def test_details_and_text_come_back_even_when_they_are_not_text() -> None:
     details = unpack_details(known().details)
 
-    assert anchors_of(details) == list(EXTRACTION.anchors)
+    assert tuple(map(Anchor._make, details["links"])) == EXTRACTION.anchors
     assert (details["headers"], details["fetched_url"]) == ({"ETag": '"1"'}, "http://a.org/")
     assert unpack_text(pack_text("a\ud800b")) == "a?b"
     assert len(hash_content("a\ud800b")) == 64

@@ -101,6 +101,7 @@ def test_domains_end_at_the_public_suffix() -> None:
     assert registrable_domain("www.shop.example.co.uk") == "example.co.uk"
     assert registrable_domain("someone.github.io") in ("someone.github.io", "github.io")
     assert registrable_domain("127.0.0.1") == "127.0.0.1"
+    assert registrable_domain("::1") == "::1"
     assert registrable_domain("localhost") == "localhost"
 
 

@@ -48,6 +48,19 @@ def test_a_simple_table_becomes_a_pipe_table_and_keeps_empty_cells() -> None:
     assert write(html) == "| A | B |\n| --- | --- |\n| 1 \\| 2 |  |\n| 3 | 4 |"
 
 
+def test_a_tables_caption_stands_before_it() -> None:
+    rows = "<tr><th>A</th><th>B</th></tr><tr><td>1</td><td>2</td></tr>"
+    html = f"<table><caption>Table 1: <b>jays</b></caption>{rows}</table>"
+    assert write(html) == "Table 1: **jays**\n\n| A | B |\n| --- | --- |\n| 1 | 2 |"
+
+
+def test_a_table_inside_of_a_cell_is_a_table_of_its_own() -> None:
+    inner = "<table><tr><td>1</td><td>2</td></tr><tr><td>3</td><td>4</td></tr></table>"
+    assert (
+        write(f"<table><tr><td>Left</td><td>{inner}</td></tr></table>") == "Left\n\n| 1 | 2 |\n| --- | --- |\n| 3 | 4 |"
+    )
+
+
 def test_a_table_used_for_layout_stays_text() -> None:
     long = "word " * 120
     html = f"<table><tr><td><h2>Title</h2><p>{long}</p></td><td>Side</td></tr><tr><td>{long}</td></tr></table>"

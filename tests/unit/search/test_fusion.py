@@ -17,17 +17,18 @@ OPTIONS = st.builds(FusionOptions, KINDS, WEIGHTS, WEIGHTS, st.integers(10, 200)
 
 
 def rankings(scores: st.SearchStrategy[float]) -> st.SearchStrategy[list[Hit]]:
-    """What an engine answers: every chunk at most once, best first."""
-    found = st.dictionaries(st.sampled_from(NAMES), scores)
-    return found.map(lambda each: sorted((hit(*item) for item in each.items()), key=lambda one: -one.score))
+    """What an engine answers: every chunk at most once, best first, with what else it may tell."""
+    told = st.tuples(scores, st.none() | st.integers(0, 500), st.none() | st.floats(-1, 1))
+    found = st.dictionaries(st.sampled_from(NAMES), told)
+    return found.map(lambda each: sorted((hit(name, *item) for name, item in each.items()), key=lambda one: -one.score))
 
 
 VECTOR = rankings(st.floats(-1, 1))
 KEYWORD = rankings(st.floats(0.001, 500))
 
 
-def hit(chunk_id: str, score: float) -> Hit:
-    return Hit(chunk_id, f"document of {chunk_id}", score)
+def hit(chunk_id: str, score: float, terms: int | None = None, cosine: float | None = None) -> Hit:
+    return Hit(chunk_id, f"document of {chunk_id}", score, terms, cosine)
 
 
 def hits(**scores: float) -> list[Hit]:
@@ -146,6 +147,39 @@ def test_what_is_not_among_the_nearest_counts_as_the_last_of_them() -> None:
     fused = {each.chunk_id: each for each in fuse(hits(a=0.6, b=0.5), hits(c=9.0), FusionOptions())}
     assert fused["c"].vector_score is None
     assert fused["c"].vector_part == fused["b"].vector_part > 0
+
+
+def test_what_words_found_counts_as_near_as_it_is() -> None:
+    vector = hits(a=0.6, b=0.5)
+    fused = {each.chunk_id: each for each in fuse(vector, [hit("c", 9.0, cosine=0.1)], FusionOptions())}
+    assert fused["c"].vector_rank is None
+    assert fused["c"].vector_part == pytest.approx(fused["b"].vector_part / 5)
+
+
+def test_the_nearest_know_their_own_cosines_best() -> None:
+    told, untold = [hit("a", 9.0, cosine=0.1)], [hit("a", 9.0)]
+    assert fuse(hits(a=0.6, b=0.5), told, FusionOptions()) == fuse(hits(a=0.6, b=0.5), untold, FusionOptions())
+
+
+def test_scaled_what_is_farther_than_the_last_of_the_nearest_counts_as_that() -> None:
+    options = FusionOptions(trust=VectorTrust(is_scaled=True))
+    fused = fuse(hits(a=0.6, b=0.5), [hit("c", 9.0, cosine=0.1), hit("d", 8.0)], options)
+    assert {each.chunk_id: each.vector_part for each in fused} == {"a": 0.5, "b": 0, "c": 0, "d": 0}
+
+
+def test_words_that_a_line_lacks_say_less_than_words_that_a_page_lacks() -> None:
+    def first(terms: int | None) -> str:
+        vector = [hit("v", 0.7, terms), hit("k", 0.3, terms)]
+        return order(fuse(vector, hits(k=20.0), FusionOptions()))[0]
+
+    assert (first(None), first(150), first(6)) == ("k", "k", "v")
+
+
+def test_one_line_among_pages_does_not_make_them_lines() -> None:
+    pages = [hit(f"page-{number}", 0.5, 150) for number in range(9)]
+    keyword = hits(k=20.0)
+    short, long = (fuse([hit("v", 0.6, terms), *pages], keyword, FusionOptions()) for terms in (3, 150))
+    assert [each.keyword_part for each in short] == [each.keyword_part for each in long]
 
 
 def test_the_first_of_both_has_the_better_of_its_two_scores() -> None:
