@@ -4,7 +4,9 @@ A new Python imports for a second or two before a command does anything, and the
 loaded ahead depends on neither arguments nor environment; each command loads `scrubjay.cli` for itself.
 """
 
+import asyncio
 import atexit
+import faulthandler
 import functools
 import importlib
 import json
@@ -17,14 +19,16 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import types
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NoReturn
+from typing import IO, NoReturn
 
 _ROOT = Path(__file__).parents[1]
 _NUMBER = struct.Struct("!i")
+_LAST_WORDS_SECONDS = 1.0
 
 
 def run_command(
@@ -48,11 +52,30 @@ def run_command(
         try:
             status = _receive_number(connection)
         except TimeoutError:
+            told = _ask_where_it_is(process_id, errors)
             os.kill(process_id, signal.SIGKILL)
-            raise subprocess.TimeoutExpired(command, timeout) from None
+            error = subprocess.TimeoutExpired(command, timeout, stderr=told)
+            error.add_note(told)
+            raise error from None
         for file in (output, errors):
             file.seek(0)
         return subprocess.CompletedProcess(command, status, output.read().decode(), errors.read().decode())
+
+
+def _ask_where_it_is(process_id: int, errors: IO[bytes]) -> str:
+    """What a command that takes too long is doing, by its own word, and what else is running."""
+    os.kill(process_id, signal.SIGUSR1)
+    time.sleep(_LAST_WORDS_SECONDS)
+    errors.seek(0)
+    listing = subprocess.run(["ps", "-eo", "pid,ppid,stat,etimes,args"], capture_output=True, text=True, check=False)
+    return errors.read().decode(errors="replace") + listing.stdout
+
+
+def _tell_where_i_am(*_: object) -> None:
+    faulthandler.dump_traceback(all_threads=True)
+    with suppress(RuntimeError):  # no event loop is running
+        for task in asyncio.all_tasks():
+            task.print_stack()
 
 
 @functools.cache
@@ -142,6 +165,7 @@ def _become_command(files: Sequence[int], command: list[str], cwd: str, environm
         os.dup2(file, number)
         os.close(file)
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGUSR1, _tell_where_i_am)
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(environment)

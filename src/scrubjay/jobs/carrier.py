@@ -16,6 +16,7 @@ from sqlalchemy import event, make_url
 
 from scrubjay.errors import ConfigurationError
 from scrubjay.settings import Settings
+from scrubjay.storage.sqlite import begin_write_ahead_log
 
 APPLICATION = "scrubjay"
 APPLICATION_VERSION = "1"  # never changes, so that an upgraded worker still finds old runs
@@ -100,7 +101,8 @@ def _sqlite_engine(url: sqlalchemy.URL) -> sqlalchemy.Engine:
     @event.listens_for(engine, "connect")
     def _on_connect(connection: Any, _: Any) -> None:
         connection.isolation_level = "IMMEDIATE"
-        for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "busy_timeout=30000", "foreign_keys=ON"):
+        begin_write_ahead_log(connection)
+        for pragma in ("synchronous=NORMAL", "busy_timeout=30000", "foreign_keys=ON"):
             connection.execute(f"PRAGMA {pragma}")
 
     return engine

@@ -8,6 +8,7 @@ which a checkpointer empties from a thread of its own; what it would have to wai
 import asyncio
 import itertools
 import sqlite3
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
@@ -21,7 +22,6 @@ FIRST_ROWS = 1000  # fetched with the statement itself; more are fetched when so
 LOCK_SECONDS = 30.0
 LOCK_PAUSES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05)
 PRAGMAS = (
-    "journal_mode=WAL",
     "synchronous=NORMAL",
     f"busy_timeout={LOCK_SECONDS * 1000:.0f}",
     "foreign_keys=ON",
@@ -200,9 +200,28 @@ class SqliteCursor:
 def _open(path: str) -> sqlite3.Connection:
     # Transactions are begun by hand; one thread at a time uses the connection, but not always the same one.
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-    for pragma in PRAGMAS:
-        connection.execute(f"PRAGMA {pragma}")
+    try:
+        begin_write_ahead_log(connection)
+        for pragma in PRAGMAS:
+            connection.execute(f"PRAGMA {pragma}")
+    except BaseException:
+        connection.close()
+        raise
     return connection
+
+
+def begin_write_ahead_log(connection: sqlite3.Connection) -> None:
+    """Of several that open a new database at once, SQLite turns some away here, however long they would wait."""
+    deadline = time.monotonic() + LOCK_SECONDS
+    for attempt in itertools.count():
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(LOCK_PAUSES[min(attempt, len(LOCK_PAUSES) - 1)])
+        else:
+            return
 
 
 def _work(calls: SimpleQueue[Call | None]) -> None:

@@ -6,6 +6,7 @@ import re
 import socket
 import sqlite3
 import sys
+import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -24,6 +25,7 @@ from scrubjay.storage.database import (
     parse_database_url,
     sqlite_path,
 )
+from scrubjay.storage.sqlite import begin_write_ahead_log
 
 PASSWORD = "hidden-password"
 PATIENCE_SECONDS = 5
@@ -271,3 +273,19 @@ async def test_a_writer_waits_for_another_process_without_stopping_everybody(dat
         await task
     assert other.execute("SELECT count(*) FROM t").fetchone() == (1,)
     other.close()
+
+
+def test_whoever_opens_a_new_database_beside_others_waits_for_them(tmp_path: Path) -> None:
+    path = tmp_path / "new.db"
+    other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN EXCLUSIVE")  # as somebody who is about to begin the write-ahead log
+    # SQLite does not wait where waiting could be in vain, whatever its timeout: here it never does.
+    connection = sqlite3.connect(path, isolation_level=None, timeout=0)
+    letting_go = threading.Timer(0.2, other.close)
+    letting_go.start()
+    try:
+        begin_write_ahead_log(connection)
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    finally:
+        letting_go.join()
+        connection.close()
