@@ -1172,7 +1172,7 @@ async def test_a_confirmed_page_keeps_its_content_and_belongs_to_the_new_job(
     async with database.writing() as connection:
         pages = CrawledPages(connection)
         await pages.put([crawled(family, 1, content_sha256="c"), crawled(family, 2)])
-        seen = PageSeen(url_hash=f"{1:064}", depth=4, duration_ms=7, seen_at=LATER, error_type="timeout", error="slow")
+        seen = PageSeen(url_hash=f"{1:064}", depth=4, seen_at=LATER, error_type="timeout", error="slow")
         await pages.confirm("site_x", "job_2", [seen])
         confirmed = await pages.of_job("job_2")
         known = await pages.known("site_x", [f"{1:064}", f"{9:064}"])

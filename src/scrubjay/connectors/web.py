@@ -82,7 +82,7 @@ class WebCrawl:
         state = context.state
         self.tally = Tally.load(state.get("tally"), every_host=spec.max_pages_per_host is not None)
         scope = Scope(state.get("roots") or spec.start_urls, spec.extent, spec.include, spec.exclude)
-        self._frontier = CrawlFrontier(context.job.id, spec, scope, shard)
+        self._frontier = CrawlFrontier(context.job.id, spec, scope, shard, goes_on=context.job.run > 1)
         # A plan tells of its pages itself, when it knows what is new in them.
         self._teller = CrawlTeller(self.tally, kept=guide is not None or context.payload.get("ingest") is not None)
         self._writer = BatchWriter(context.job, spec, scope_id, self._frontier, self.tally, database)

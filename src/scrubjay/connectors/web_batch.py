@@ -148,9 +148,7 @@ class BatchWriter:
         batch.counts.note_processed(item.host, UNCHANGED)
         if not self._queues:
             batch.counts.note_deduped(item.host)  # otherwise whoever takes it out of the queue finds out
-        batch.seen.append(
-            PageSeen(url_hash=item.url_hash, depth=item.depth, duration_ms=outcome.duration_ms, seen_at=now)
-        )
+        batch.seen.append(PageSeen(url_hash=item.url_hash, depth=item.depth, seen_at=now))
         batch.settled.append((item, FrontierStatus.COMPLETED, None))
         if known is not None and item.depth < self._spec.max_depth:
             details = unpack_details(known.details)
@@ -214,9 +212,8 @@ class BatchWriter:
         if known and not gone and error_type != "noindex":
             # What it said before is kept: a fault in between does not unsay it.
             seen = PageSeen(
-                url_hash=item.url_hash, depth=item.depth, duration_ms=outcome.duration_ms, seen_at=now,
-                error_type=error_type, error=outcome.error,
-            )  # fmt: skip
+                url_hash=item.url_hash, depth=item.depth, seen_at=now, error_type=error_type, error=outcome.error
+            )
             batch.seen.append(seen)
         else:
             batch.pages.append(self._row(outcome, now))
@@ -277,12 +274,10 @@ class BatchWriter:
     async def _find_circles(self, outcomes: Sequence[Outcome]) -> None:
         """A redirect back to where it came from ends nowhere: that is a failure, and not a page that is known."""
         for outcome in outcomes:
-            if outcome.target is not None:
-                async with self._database.reading() as connection:
-                    circle = await self._frontier.leads_back(connection, outcome.item, outcome.target)
-                if circle:
-                    outcome.target = None
-                    outcome.error_type, outcome.error = "redirect_loop", "The redirects lead in a circle."
+            target = outcome.target
+            if target is not None and await self._frontier.leads_back(self._database, outcome.item, target):
+                outcome.target = None
+                outcome.error_type, outcome.error = "redirect_loop", "The redirects lead in a circle."
 
     async def _find_firsts(self, outcomes: Sequence[Outcome]) -> None:
         """Recall who had the contents of this batch first, when that was too long ago to be in memory."""

@@ -3,7 +3,7 @@
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 MAX_HOSTS = 50  # told one by one; the rest is one line
@@ -14,6 +14,7 @@ RATE_SECONDS = 10.0
 _COUNTED = (
     "fetched", "pages", "unchanged", "duplicates", "redirects", "failed", "skipped", "discovered", "bytes"
 )  # fmt: skip
+_PASSING = frozenset({"waiting", "max_hosts", "_recent"})  # what means nothing to the next run
 
 
 def sum_counts(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
@@ -60,9 +61,9 @@ class Tally:
         return cls(**facts, hosts=hosts, max_hosts=MAX_LIMITED_HOSTS if every_host else MAX_HOSTS)
 
     def dump(self) -> dict[str, Any]:
-        facts = asdict(self)
-        for passing in ("waiting", "max_hosts", "_recent"):
-            facts.pop(passing)
+        facts = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in _PASSING}
+        facts["errors"], facts["methods"] = dict(self.errors), dict(self.methods)
+        facts["hosts"] = {host: asdict(numbers) for host, numbers in self.hosts.items()}
         return facts
 
     def add_up(self, parts: Sequence[Mapping[str, Any]]) -> None:

@@ -20,6 +20,7 @@ from scrubjay.model.crawl_spec import CrawlMode, CrawlSpec, CrawlStrategy, Exten
 from scrubjay.model.crawling import FrontierItem, FrontierStatus
 from scrubjay.model.extraction import Anchor
 from scrubjay.model.ids import new_id
+from scrubjay.storage.database import Database
 from scrubjay.storage.frontier import Frontier
 
 LEASE_SECONDS = 600.0
@@ -70,7 +71,9 @@ class HostShare:
 class CrawlFrontier:
     """One run's view of a job's frontier. Only its `window` of leased URLs is ever in memory."""
 
-    def __init__(self, job_id: str, spec: CrawlSpec, scope: Scope, shard: Shard | None = None) -> None:
+    def __init__(
+        self, job_id: str, spec: CrawlSpec, scope: Scope, shard: Shard | None = None, *, goes_on: bool = False
+    ) -> None:
         self.scope = scope
         self._shard = shard
         self.refused: Counter[str] = Counter()  # why links did not become work
@@ -81,6 +84,7 @@ class CrawlFrontier:
         self._traps = TrapMemory()
         self._seen: set[int] = set()
         self._redirects: dict[str, str] = {}  # from hash to hash; the recent ones
+        self._forgot_redirects = goes_on  # an earlier run of the job may have found some, too
         sequential = spec.mode is CrawlMode.SEQUENTIAL
         self.window = 1 if sequential else 2 * spec.concurrency + 16
         # Beyond this, more URLs of a host would only wait in memory and keep those of other hosts out of it.
@@ -254,22 +258,26 @@ class CrawlFrontier:
             if self._leased[item.host] <= 0:
                 del self._leased[item.host]
 
-    async def leads_back(self, connection: AsyncConnection, item: FrontierItem, target: str) -> bool:
+    async def leads_back(self, database: Database, item: FrontierItem, target: str) -> bool:
         """Whether redirects lead from the target back to the item, as far as they are known."""
         if len(self._redirects) >= MAX_REDIRECTS:
             self._redirects.clear()
+            self._forgot_redirects = True
         at = self._redirects[item.url_hash] = hash_url(normal_form(target))
         for _ in range(self._spec.max_redirects + 1):
             if at == item.url_hash:
                 return True
-            further = self._redirects.get(at) or await self._recall_redirect(connection, at)
+            further = self._redirects.get(at)
+            if further is None and self._forgot_redirects:
+                further = await self._recall_redirect(database, at)
             if further is None:
                 return False
             at = further
         return False
 
-    async def _recall_redirect(self, connection: AsyncConnection, url_hash: str) -> str | None:
-        note = await Frontier(connection).note_of(self._job_id, url_hash)
+    async def _recall_redirect(self, database: Database, url_hash: str) -> str | None:
+        async with database.reading() as connection:
+            note = await Frontier(connection).note_of(self._job_id, url_hash)
         if note is None or not note.startswith(REDIRECT_NOTE):
             return None
         return hash_url(normal_form(note.removeprefix(REDIRECT_NOTE)))

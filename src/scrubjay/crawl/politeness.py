@@ -6,6 +6,7 @@ the same host through one Redis keep to the same delay, the same rate and the sa
 
 import asyncio
 import contextlib
+import itertools
 import secrets
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping
@@ -77,6 +78,9 @@ class Politeness:
         self._places = asyncio.Semaphore(places)
         self._hosts: dict[str, _Host] = {}
         self._in_line: set[asyncio.Task[object] | None] = set()
+        self._reading: dict[str, asyncio.Task[HostSettings | None]] = {}
+        self._name = secrets.token_hex(8)
+        self._turns = itertools.count()
 
     def is_in_line(self, task: asyncio.Task[object]) -> bool:
         """Whether a task waits for its turn, and so has asked for nothing yet."""
@@ -85,7 +89,7 @@ class Politeness:
     @asynccontextmanager
     async def turn(self, host: str) -> AsyncIterator[None]:
         """Wait for the moment to ask a host; one of its places is taken until the context ends."""
-        token = f"{self._owner}:{secrets.token_hex(8)}"
+        token = f"{self._owner}:{self._name}:{next(self._turns)}"
         at = await self._host(host)
         task = asyncio.current_task()
         self._in_line.add(task)
@@ -180,8 +184,12 @@ class Politeness:
         known = self._hosts.get(host)
         if known is not None and (self._database is None or time.monotonic() - known.read_at < SETTINGS_SECONDS):
             return known
-        settings = await self._read_settings(host)
-        return self._remember(host, settings)
+        # A crawl begins with many of a host's URLs at once: one of them asks, for all.
+        reading = self._reading.get(host)
+        if reading is None:
+            reading = self._reading[host] = asyncio.create_task(self._read_settings(host))
+            reading.add_done_callback(lambda _: self._reading.pop(host))
+        return self._remember(host, await asyncio.shield(reading))
 
     def _remember(self, host: str, settings: HostSettings | None) -> _Host:
         manners, now = self._manners, time.monotonic()

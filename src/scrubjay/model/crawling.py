@@ -182,7 +182,6 @@ class PageSeen:
 
     url_hash: str
     depth: int
-    duration_ms: int
     seen_at: datetime
     error_type: str | None = None
     error: str | None = None

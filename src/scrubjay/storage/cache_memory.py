@@ -39,6 +39,9 @@ class _Gate:
     next_at: float = 0.0
     inside: dict[str, float] = field(default_factory=dict)  # token → when its lease runs out
 
+    def is_used(self, now: float) -> bool:
+        return self.next_at > now or any(until > now for until in self.inside.values())
+
 
 @dataclass(slots=True)
 class _Circuit:
@@ -118,9 +121,10 @@ class MemoryCache:
     async def admit(self, key: str, token: str, *, interval_seconds: float, limit: int, lease_seconds: float) -> float:
         now = time.monotonic()
         gate = self._gates.get(key) or self._open_gate(key, now)
-        gate.inside = {held: until for held, until in gate.inside.items() if until > now}
         if gate.next_at > now:
             return gate.next_at - now
+        if len(gate.inside) >= limit:
+            gate.inside = {held: until for held, until in gate.inside.items() if until > now}
         if len(gate.inside) >= limit:
             return CROWDED_SECONDS
         gate.next_at = now + interval_seconds
@@ -145,7 +149,7 @@ class MemoryCache:
 
     def _open_gate(self, key: str, now: float) -> "_Gate":
         if len(self._gates) >= self._max_entries:
-            self._gates = {name: gate for name, gate in self._gates.items() if gate.inside or gate.next_at > now}
+            self._gates = {name: gate for name, gate in self._gates.items() if gate.is_used(now)}
         gate = self._gates[key] = _Gate()
         return gate
 

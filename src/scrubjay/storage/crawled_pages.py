@@ -69,7 +69,10 @@ class CrawledPages(Repository[CrawledPage]):
             await self.add_many(list(by_key.values()))
 
     async def confirm(self, scope_id: str, job_id: str, seen: Sequence[PageSeen]) -> None:
-        """Note that pages were seen again, and still have their content."""
+        """Note that pages were seen again, and still have their content.
+
+        What is written takes as much room as what was there, so that SQLite need not write the texts again.
+        """
         if seen:
             values = [
                 {
@@ -79,7 +82,6 @@ class CrawledPages(Repository[CrawledPage]):
                     "now_depth": page.depth,
                     "now_error_type": page.error_type,
                     "now_error": page.error,
-                    "took_ms": page.duration_ms,
                     "seen_at": page.seen_at,
                 }
                 for page in sorted(seen, key=lambda page: page.url_hash)
@@ -90,9 +92,7 @@ class CrawledPages(Repository[CrawledPage]):
         """What earlier crawls kept of these addresses, by hash; the text itself is not read."""
         if not hashes:
             return {}
-        rows = await self.connection.execute(
-            select(*_KNOWN).where(CrawledPageRow.scope_id == scope_id, CrawledPageRow.url_hash.in_(list(hashes)))
-        )
+        rows = await self.connection.execute(_KNOWN_OF_URLS, {"in_scope": scope_id, "of_urls": list(hashes)})
         pages = [KnownPage(**dict(zip(_KNOWN_NAMES, row, strict=True))) for row in rows]
         return {page.url_hash: page for page in pages}
 
@@ -214,6 +214,10 @@ class CrawledPages(Repository[CrawledPage]):
 
 _KNOWN_NAMES = [field.name for field in fields(KnownPage)]
 _KNOWN = [CrawledPageRow.__table__.c[name] for name in _KNOWN_NAMES]
+_KNOWN_OF_URLS = select(*_KNOWN).where(
+    CrawledPageRow.scope_id == bindparam("in_scope"),
+    CrawledPageRow.url_hash.in_(bindparam("of_urls", expanding=True)),
+)
 _LISTING = [CrawledPageRow.__table__.c[name] for name in PageListing._fields]
 _CONFIRM = (
     update(CrawledPageRow)
@@ -226,7 +230,6 @@ _CONFIRM = (
         depth=bindparam("now_depth"),
         error_type=bindparam("now_error_type"),
         error=bindparam("now_error"),
-        duration_ms=bindparam("took_ms"),
         fetched_at=bindparam("seen_at"),
     )
     .execution_options(synchronize_session=False)

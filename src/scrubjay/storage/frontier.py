@@ -1,14 +1,15 @@
 """The frontier of a crawl: every URL it found, claimed in leased batches."""
 
+import functools
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import (
-    ColumnElement,
     ForeignKey,
+    Integer,
+    Select,
     UniqueConstraint,
-    and_,
     bindparam,
     delete,
     func,
@@ -71,9 +72,7 @@ class Frontier(Repository[FrontierItem]):
             for item in items[start : start + BATCH]:
                 batch.setdefault(item.url_hash, item)
             job_id = items[start].job_id
-            known = await self.connection.execute(
-                select(FrontierRow.url_hash).where(FrontierRow.job_id == job_id, FrontierRow.url_hash.in_(list(batch)))
-            )
+            known = await self.connection.execute(_KNOWN, {"of_job": job_id, "of_urls": list(batch)})
             for (url_hash,) in known:
                 batch.pop(url_hash, None)
             if batch:
@@ -97,33 +96,20 @@ class Frontier(Repository[FrontierItem]):
 
         What is leased under the same id is still held by whoever asks, however long ago that was.
         """
-        elsewhere = [FrontierRow.host.not_in(list(avoid_hosts))] if avoid_hosts else []
+        values: dict[str, Any] = {"of_job": job_id, "other_than": lease_id, "now": now, "most": limit}
+        if avoid_hosts:
+            values["avoided"] = list(avoid_hosts)
         if only_hosts is not None:
-            elsewhere.append(FrontierRow.host.in_(list(only_hosts)))
-        expired = and_(
-            FrontierRow.status == FrontierStatus.LEASED,
-            FrontierRow.leased_until < now,
-            FrontierRow.lease_id != lease_id,
-            *elsewhere,
-        )
-        chosen = await self._choose(job_id, expired, "ix_frontier_leases", [FrontierRow.leased_until], limit)
-        index, order = _ORDERS[strategy]
+            values["allowed"] = list(only_hosts)
+        limits = (bool(avoid_hosts), only_hosts is not None)
+        chosen = list((await self.connection.execute(_choice(None, *limits), values)).scalars())
         if len(chosen) < limit:
-            pending = and_(FrontierRow.status == FrontierStatus.PENDING, *elsewhere)
-            chosen += await self._choose(job_id, pending, index, order, limit - len(chosen))
+            values["most"] = limit - len(chosen)
+            chosen += (await self.connection.execute(_choice(strategy, *limits), values)).scalars()
         if not chosen:
             return []
-        await self.connection.execute(
-            update(FrontierRow)
-            .where(FrontierRow.id.in_(chosen))
-            .values(
-                status=FrontierStatus.LEASED,
-                lease_id=lease_id,
-                leased_until=until,
-                attempts=FrontierRow.attempts + 1,
-            )
-        )
-        return await self._items(select(*self._columns).where(FrontierRow.id.in_(chosen)).order_by(*order))
+        await self.connection.execute(_LEASE, {"chosen": chosen, "by": lease_id, "until": until})
+        return await self._items(_CHOSEN[strategy], {"chosen": chosen})
 
     async def clear(self, job_id: str) -> None:
         """Forget a crawl's URLs: it is over."""
@@ -183,24 +169,6 @@ class Frontier(Repository[FrontierItem]):
         )
         return {status: int(count) for status, count in rows}
 
-    async def _choose(
-        self, job_id: str, condition: ColumnElement[bool], index: str, order: Sequence[Any], limit: int
-    ) -> list[int]:
-        """Lock the first rows in this order that nobody else has locked.
-
-        MariaDB and MySQL lock every row that they look at, so they are told which index has the order already.
-        """
-        statement = (
-            select(FrontierRow.id)
-            .where(FrontierRow.job_id == job_id, condition)
-            .order_by(*order)
-            .limit(limit)
-            .with_for_update(skip_locked=True)
-            .with_hint(FrontierRow, "WITH (UPDLOCK, READPAST, ROWLOCK)", "mssql")
-            .with_hint(FrontierRow, f"FORCE INDEX ({index})", "mysql")
-        )
-        return list((await self.connection.execute(statement)).scalars())
-
     async def finish(
         self, job_id: str, url_hash: str, lease_id: str, status: FrontierStatus, error: str | None = None
     ) -> bool:
@@ -223,6 +191,58 @@ _ORDERS: Mapping[CrawlStrategy, tuple[str, Sequence[Any]]] = {
     CrawlStrategy.DFS: ("ix_frontier_depth", [FrontierRow.depth.desc(), FrontierRow.id.desc()]),
     CrawlStrategy.BEST_FIRST: ("ix_frontier_best", [FrontierRow.score.desc(), FrontierRow.id]),
 }
+_LONGEST_LEASED: Sequence[Any] = [FrontierRow.leased_until]
+_CHOSEN: Mapping[CrawlStrategy, Select[Any]] = {
+    strategy: select(*Frontier._columns).where(FrontierRow.id.in_(bindparam("chosen", expanding=True))).order_by(*order)
+    for strategy, (_, order) in _ORDERS.items()
+}
+_LEASE = (
+    update(FrontierRow)
+    .where(FrontierRow.id.in_(bindparam("chosen", expanding=True)))
+    .values(
+        status=FrontierStatus.LEASED,
+        lease_id=bindparam("by"),
+        leased_until=bindparam("until"),
+        attempts=FrontierRow.attempts + 1,
+    )
+    .execution_options(synchronize_session=False)
+)
+
+
+@functools.cache
+def _choice(strategy: CrawlStrategy | None, avoids_hosts: bool, names_hosts: bool) -> Select[Any]:
+    """Lock a job's first rows, in a strategy's order or, without one, of leases that ran out, that nobody else has
+    locked.
+
+    MariaDB and MySQL lock every row that they look at, so they are told which index has the order already.
+    """
+    statement = select(FrontierRow.id).where(FrontierRow.job_id == bindparam("of_job"))
+    if strategy is None:
+        index, order = "ix_frontier_leases", _LONGEST_LEASED
+        statement = statement.where(
+            FrontierRow.status == FrontierStatus.LEASED,
+            FrontierRow.leased_until < bindparam("now", type_=UtcDateTime()),
+            FrontierRow.lease_id != bindparam("other_than"),
+        )
+    else:
+        index, order = _ORDERS[strategy]
+        statement = statement.where(FrontierRow.status == FrontierStatus.PENDING)
+    if avoids_hosts:
+        statement = statement.where(FrontierRow.host.not_in(bindparam("avoided", expanding=True)))
+    if names_hosts:
+        statement = statement.where(FrontierRow.host.in_(bindparam("allowed", expanding=True)))
+    return (
+        statement.order_by(*order)
+        .limit(bindparam("most", type_=Integer()))
+        .with_for_update(skip_locked=True)
+        .with_hint(FrontierRow, "WITH (UPDLOCK, READPAST, ROWLOCK)", "mssql")
+        .with_hint(FrontierRow, f"FORCE INDEX ({index})", "mysql")
+    )
+
+
+_KNOWN = select(FrontierRow.url_hash).where(
+    FrontierRow.job_id == bindparam("of_job"), FrontierRow.url_hash.in_(bindparam("of_urls", expanding=True))
+)
 _SETTLE = (
     update(FrontierRow)
     .where(FrontierRow.job_id == bindparam("of_job"), FrontierRow.url_hash == bindparam("of_url"))

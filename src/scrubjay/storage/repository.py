@@ -1,6 +1,6 @@
 """What every repository can do. One file per noun adds the statements that only that noun needs."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from typing import Any, ClassVar, Generic, TypeVar
@@ -153,8 +153,8 @@ class Repository(Generic[M]):
     def _column(self, name: str) -> ColumnElement[Any]:
         return self.table.c[name]
 
-    async def _items(self, statement: Select[Any]) -> list[M]:
-        return [self._item(row) for row in await self.connection.execute(statement)]
+    async def _items(self, statement: Select[Any], values: Mapping[str, Any] | None = None) -> list[M]:
+        return [self._item(row) for row in await self.connection.execute(statement, values)]
 
     def _item(self, row: Row[Any]) -> M:
         item: M = self.model(**dict(zip(self._names, row, strict=True)))

@@ -300,7 +300,7 @@ def own_calls(family: Family) -> Mapping[type[Repository[Any]], Mapping[str, Cal
     lease = {"limit": 5, "now": MOMENT, "until": LATER}
 
     page = CrawledPage(scope_id="s", url_hash="h", tenant_id=tenant_id, job_id=job_id, url="u", content_sha256="c")
-    seen = PageSeen(url_hash="h", depth=1, duration_ms=2, seen_at=MOMENT)
+    seen = PageSeen(url_hash="h", depth=1, seen_at=MOMENT)
     memory = SiteMemory(scope_id="s", host="h", tenant_id=tenant_id, memory=b"m")
 
     async def read_pages(pages: CrawledPages) -> None:
