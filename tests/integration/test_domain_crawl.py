@@ -144,7 +144,7 @@ async def pool() -> AsyncIterator[ExtractionPool]:
 async def librarian(
     settings: Settings, pool: ExtractionPool, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Librarian]:
-    monkeypatch.setattr("scrubjay.bootstrap._open_pool", lambda _: nullcontext(pool))
+    monkeypatch.setattr("scrubjay.bootstrap.ground.open_pool", lambda _: nullcontext(pool))
     monkeypatch.setattr(client, "_WAIT_SECONDS", (0.01, 0.02))
     async with running_sharepoint() as server, running_site(pages=6) as site:
         ours = app_settings(server, settings.home)

@@ -57,7 +57,7 @@ async def _take_no_turns(_: PlanScheduler) -> None:
 async def planner(
     settings: Settings, pool: ExtractionPool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> AsyncIterator[Planner]:
-    monkeypatch.setattr("scrubjay.bootstrap._open_pool", lambda _: nullcontext(pool))
+    monkeypatch.setattr("scrubjay.bootstrap.ground.open_pool", lambda _: nullcontext(pool))
     monkeypatch.setattr(PlanScheduler, "_keep_time", _take_no_turns)
     chosen = settings.model_copy(
         update={"allowed_private_networks": (ip_network("127.0.0.0/8"),), "file_roots": (tmp_path,)}

@@ -36,7 +36,7 @@ async def pool() -> AsyncIterator[ExtractionPool]:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def planner(settings: Settings, pool: ExtractionPool, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Planner]:
-    monkeypatch.setattr("scrubjay.bootstrap._open_pool", lambda _: nullcontext(pool))
+    monkeypatch.setattr("scrubjay.bootstrap.ground.open_pool", lambda _: nullcontext(pool))
     chosen = settings.model_copy(update={"allowed_private_networks": (ip_network("127.0.0.0/8"),)})
     async with open_scrubjay(chosen, working=True) as jay:
         yield Planner(jay, await jay.access.open_as_admin(settings.home))

@@ -45,7 +45,7 @@ async def server() -> AsyncIterator[SharePointServer]:
 async def planner(
     settings: Settings, server: SharePointServer, pool: ExtractionPool, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Planner]:
-    monkeypatch.setattr("scrubjay.bootstrap._open_pool", lambda _: nullcontext(pool))
+    monkeypatch.setattr("scrubjay.bootstrap.ground.open_pool", lambda _: nullcontext(pool))
     monkeypatch.setattr(client, "_WAIT_SECONDS", (0.01, 0.02))
     ours = app_settings(server, settings.home)
     app = {name: getattr(ours, name) for name in type(ours).model_fields if name.startswith("sharepoint_")}

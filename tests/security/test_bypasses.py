@@ -9,7 +9,7 @@ from tests.acceptance.house import House, Key
 from tests.model_server import running_model_server
 
 from scrubjay.api.app import app_around
-from scrubjay.bootstrap import _open_embedder
+from scrubjay.bootstrap.ground import open_embedder
 from scrubjay.crawl.addresses import EgressGuard
 from scrubjay.crawl.fetcher import Network
 from scrubjay.model.tenant import Scope
@@ -102,7 +102,7 @@ async def test_the_key_of_an_embedder_goes_to_the_address_in_the_settings_alone(
         network = Network(EgressGuard(allowed))
         try:
             for each in (server, other):
-                embedder = await _open_embedder({"kind": "tei", "url": each.url, "model": ""}, settings, network)
+                embedder = await open_embedder({"kind": "tei", "url": each.url, "model": ""}, settings, network)
                 await embedder.embed(["a jay"])
                 await embedder.close()
         finally:

@@ -31,7 +31,7 @@ Step = Callable[[JobContext, CrawlOrder], Awaitable[Mapping[str, Any]]]
 
 @dataclass(frozen=True, slots=True)
 class DomainCrawlJobs:
-    steps: DomainSteps
+    load_steps: Callable[[], DomainSteps]
 
     @property
     def kinds(self) -> tuple[JobKind, ...]:
@@ -63,10 +63,11 @@ class DomainCrawlJobs:
         }
 
     def _step(self, name: str) -> Step:
+        does = self.load_steps()
         steps: Mapping[str, Step] = {
-            "download": self.steps.download,
-            "process": self.steps.process,
-            "embed": self.steps.embed,
+            "download": does.download,
+            "process": does.process,
+            "embed": does.embed,
         }
         return steps[name]
 

@@ -6,7 +6,7 @@ that records outlive upgrades. Its queues are not used: docs/adr/0002 says why a
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -15,6 +15,7 @@ from dbos import DBOS, DBOSConfig, SetWorkflowID, WorkflowSerializationFormat
 from sqlalchemy import event, make_url
 
 from scrubjay.errors import ConfigurationError
+from scrubjay.jobs.carrying import Runner, workflow_id
 from scrubjay.settings import Settings
 from scrubjay.storage.sqlite import begin_write_ahead_log
 
@@ -22,8 +23,6 @@ APPLICATION = "scrubjay"
 APPLICATION_VERSION = "1"  # never changes, so that an upgraded worker still finds old runs
 THREADS = 16
 LISTENER_SECONDS = 0.1
-
-Runner = Callable[[str, int], Awaitable[str]]
 
 _runner: Runner | None = None
 
@@ -34,7 +33,7 @@ async def run_job(job_id: str, run: int) -> str:
     return "no worker" if _runner is None else await _runner(job_id, run)
 
 
-class Carrier:
+class DbosCarrier:
     """Starts and stops DBOS in this process, and hands it runs."""
 
     def __init__(self, settings: Settings, worker_id: str) -> None:
@@ -55,10 +54,10 @@ class Carrier:
         with SetWorkflowID(workflow_id(job_id, run)):
             return await run_job(job_id, run)
 
-    async def forget(self, workflow_ids: list[str]) -> None:
+    async def forget(self, workflow_ids: Sequence[str]) -> None:
         """Delete the records of runs that no longer matter."""
         if workflow_ids:
-            await DBOS.delete_workflows_async(workflow_ids)
+            await DBOS.delete_workflows_async(list(workflow_ids))
 
     async def close(self) -> None:
         global _runner
@@ -88,10 +87,6 @@ class Carrier:
         else:
             raise ConfigurationError("The setting 'jobs_database_url' must be a SQLite or PostgreSQL URL.")
         return config
-
-
-def workflow_id(job_id: str, run: int) -> str:
-    return f"{job_id}:{run}"
 
 
 def _sqlite_engine(url: sqlalchemy.URL) -> sqlalchemy.Engine:

@@ -217,6 +217,8 @@ class JobContext:
 def storable(value: Any) -> Any:
     """The value as every database can keep it in JSON: what a handler says must not keep its job from ending."""
     if isinstance(value, str):
+        if value.isascii() and "\0" not in value:  # nearly always, and found out at once
+            return value
         return _UNSTORABLE.sub("\ufffd", value)
     if isinstance(value, Mapping):
         return {storable(str(key)): storable(item) for key, item in value.items()}

@@ -1,4 +1,4 @@
-"""The worker: claims due jobs, runs their handlers through DBOS, and takes up what silent workers held.
+"""The worker: claims due jobs, runs their handlers through a carrier, and takes up what silent workers held.
 
 Follow a job through this file: `_dispatch` claims it, `_start` hands it to the carrier, `_run` calls the
 handler, `_end` writes how it went. `_keep_alive`, `_obey` and `_look_after` are the loops around that.
@@ -25,7 +25,7 @@ from scrubjay.errors import (
     JobTakenOver,
     ScrubjayError,
 )
-from scrubjay.jobs.carrier import Carrier, workflow_id
+from scrubjay.jobs.carrying import open_carrier, workflow_id
 from scrubjay.jobs.context import JobContext, storable
 from scrubjay.jobs.control import backoff, cancel_parts
 from scrubjay.jobs.endings import ending
@@ -81,7 +81,14 @@ class JobEngine:
     """One per process. `start` begins working, `stop` hands unfinished work back."""
 
     def __init__(
-        self, settings: Settings, database: Database, signals: JobSignals, kinds: JobKinds, *, alone: bool
+        self,
+        settings: Settings,
+        database: Database,
+        signals: JobSignals,
+        kinds: JobKinds,
+        *,
+        alone: bool,
+        recorded: bool = True,
     ) -> None:
         self.kinds = kinds
         self._settings = settings
@@ -89,7 +96,7 @@ class JobEngine:
         self._signals = signals
         self._alone = alone  # nobody else can be working here: every other worker in the table is gone
         self._worker = Worker(host=platform.node(), pid=os.getpid(), concurrency=settings.worker_concurrency)
-        self._carrier = Carrier(settings, self._worker.id)
+        self._carrier = open_carrier(settings, self._worker.id, recorded=recorded)
         # By workflow id: for a moment, a job that was taken over and came back may have two runs here.
         self._running: dict[str, JobContext] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -238,7 +245,7 @@ class JobEngine:
             await context.close()
 
     async def _run(self, job_id: str, run: int) -> str:
-        """Called by DBOS: run the handler, and write how it ended. Returns the outcome in a word."""
+        """Called by the carrier: run the handler, and write how it ended. Returns the outcome in a word."""
         context = self._running.get(workflow_id(job_id, run))
         if context is None:
             return "stale"

@@ -5,6 +5,7 @@ A verb takes who asks, its parameters, and whom to tell what it does. The job ki
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from scrubjay.errors import Conflict, Forbidden, InvalidRequest, JobFailedForGood, NotFound
@@ -30,8 +31,12 @@ class Verb:
 
 
 class Verbs:
-    def __init__(self, verbs: Mapping[str, Verb]) -> None:
-        self._verbs = verbs
+    def __init__(self, load: Callable[[], Mapping[str, Verb]]) -> None:
+        self._load = load
+
+    @cached_property
+    def _verbs(self) -> Mapping[str, Verb]:
+        return self._load()
 
     @property
     def kinds(self) -> tuple[JobKind, ...]:

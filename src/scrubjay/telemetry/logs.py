@@ -1,5 +1,6 @@
 """Log lines: structured, with request and job ids, secrets blanked."""
 
+import functools
 import logging
 import re
 import sys
@@ -23,6 +24,12 @@ _BEARER = re.compile(r"\b(Bearer|Basic)\s+[A-Za-z0-9._~+/=-]{8,}", re.IGNORECASE
 REDACTED = "[redacted]"
 
 
+@functools.lru_cache(maxsize=1024)  # the same few names again and again
+def names_secret(name: str) -> bool:
+    """Whether what goes by this name is secret."""
+    return SECRET_NAMES.search(name) is not None
+
+
 def redact(value: Any) -> Any:
     """Blank secrets in text, and whole values under names that hold secrets."""
     if isinstance(value, str):
@@ -34,7 +41,7 @@ def redact(value: Any) -> Any:
         return _BEARER.sub(rf"\1 {REDACTED}", value)
     if isinstance(value, Mapping):
         return {
-            key: REDACTED if isinstance(key, str) and SECRET_NAMES.search(key) and item else redact(item)
+            key: REDACTED if isinstance(key, str) and names_secret(key) and item else redact(item)
             for key, item in value.items()
         }
     if isinstance(value, list | tuple | set | frozenset):
@@ -54,7 +61,7 @@ def _add_context(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMap
 
 
 def _redact_event(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    return {key: REDACTED if SECRET_NAMES.search(key) and value else redact(value) for key, value in event.items()}
+    return {key: REDACTED if names_secret(key) and value else redact(value) for key, value in event.items()}
 
 
 def configure_logging(level: str = "info", log_format: str = "auto") -> None:
