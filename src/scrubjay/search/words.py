@@ -3,9 +3,6 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from rapidfuzz import process
-from rapidfuzz.distance import DamerauLevenshtein
-
 MIN_LENGTH = 4
 MAX_LENGTH = 32
 _WORD = re.compile(r"[^\W\d_]{4,}")
@@ -24,6 +21,9 @@ def nearest_word(word: str, known: Sequence[str]) -> str | None:
     asked = word.casefold()
     if len(asked) < MIN_LENGTH:
         return None
+    from rapidfuzz import process  # here, because whoever indexes needs this module, too
+    from rapidfuzz.distance import DamerauLevenshtein
+
     allowed = 1 if len(asked) < 8 else 2
     found = process.extractOne(asked, known, scorer=DamerauLevenshtein.distance, score_cutoff=allowed)
     return None if found is None else str(found[0])
