@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -25,7 +26,7 @@ from scrubjay.model.job import Job, JobRequest, JobState, Worker
 from scrubjay.settings import Settings
 from scrubjay.storage.cache import open_cache
 from scrubjay.storage.job_events import JobEvents
-from scrubjay.storage.jobs import Jobs
+from scrubjay.storage.jobs import JobRow, Jobs
 from scrubjay.storage.workers import Workers
 
 pytestmark = pytest.mark.slow  # minutes with their like: `make test-all` runs them
@@ -221,6 +222,34 @@ async def test_finished_jobs_are_deleted_when_they_are_old_with_their_events_and
             async with shop.database.reading() as connection:
                 assert await JobEvents(connection).after(old.id, 0) == []
                 assert len(await JobEvents(connection).after(young.id, 0)) == 5
+
+
+async def test_a_command_does_jobs_without_records_and_deletes_those_that_a_server_kept(settings: Settings) -> None:
+    async def do_nothing(_: JobContext) -> None:
+        return None
+
+    records = Path(settings.home / "jobs.db")
+    async with open_workshop(settings, JobKind(name="test.kind", handler=do_nothing)) as shop:
+        records.unlink(missing_ok=True)
+        async with shop.working(recorded=False):
+            alone = await shop.submit("test.kind")
+            assert (await shop.wait_for(alone, *FINISHED)).state is JobState.COMPLETED
+        assert not records.exists()
+        async with shop.working():
+            old, young = await shop.submit("test.kind"), await shop.submit("test.kind")
+            for job in (old, young):
+                await shop.wait_for(job, *FINISHED)
+        await shop.change(old, finished_at=utc_now() - timedelta(days=settings.job_retention_days, minutes=1))
+        async with shop.working(recorded=False):
+
+            async def is_gone() -> bool:
+                async with shop.database.reading() as connection:
+                    return await Jobs(connection).find(JobRow.id == old.id) is None
+
+            await wait_until(is_gone, "the old job is deleted")
+        async with shop.working():
+            kept = {workflow.workflow_id for workflow in await DBOS.list_workflows_async()}
+    assert kept == {f"{young.id}:1"}
 
 
 class Outage:

@@ -50,6 +50,7 @@ class BareCarrier:
         self._settings = settings
         self._worker_id = worker_id
         self._runner: Runner | None = None
+        self._forgetting: asyncio.Task[None] | None = None
 
     def launch(self, runner: Runner) -> None:
         self._runner = runner
@@ -59,8 +60,12 @@ class BareCarrier:
 
     async def forget(self, workflow_ids: Sequence[str]) -> None:
         """A server may have kept records of runs that this command throws away or takes over."""
-        if not workflow_ids or not self._has_records():
-            return
+        if workflow_ids and self._has_records():
+            # Not to be cut off: DBOS would stay half started.
+            self._forgetting = asyncio.create_task(self._delete_records(workflow_ids))
+            await asyncio.shield(self._forgetting)
+
+    async def _delete_records(self, workflow_ids: Sequence[str]) -> None:
         recorder = _open_recorder(self._settings, self._worker_id)
         await asyncio.to_thread(recorder.launch, self.carry)
         try:
@@ -73,4 +78,6 @@ class BareCarrier:
         return path is None or path.exists()
 
     async def close(self) -> None:
+        if self._forgetting is not None:
+            await asyncio.wait([self._forgetting])
         self._runner = None
