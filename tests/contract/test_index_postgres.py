@@ -10,9 +10,10 @@ import pytest
 from sqlalchemy import text
 from tests import servers
 from tests.contract.test_index import TENANT, make_point
+from tests.workshop import wait_until
 
 from scrubjay.model.search import KeywordQuery, SearchFilter
-from scrubjay.search import postgres
+from scrubjay.search import postgres, postgres_graphs, postgres_schema
 from scrubjay.search.index import Index
 from scrubjay.search.opening import open_index
 from scrubjay.settings import Settings
@@ -39,7 +40,7 @@ async def open_in(database: Database) -> Index:
 async def test_the_graph_has_half_numbers_and_takes_the_place_of_one_with_whole_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(postgres, "_GRAPH_POINTS", 100)
+    monkeypatch.setattr(postgres_graphs, "GRAPH_POINTS", 100)
     monkeypatch.setattr(postgres, "_FEW_POINTS", 100)
     random = np.random.default_rng(5)
     vectors = random.normal(size=(600, DIMENSIONS))
@@ -133,3 +134,90 @@ async def test_words_are_looked_for_once_where_a_filter_leaves_few_of_the_rare_o
     assert {hit.chunk_id for hit in everything} == {point.id for point in ours}
     assert [hit.chunk_id for hit in hits] == [hit.chunk_id for hit in everything[:40]]
     assert len(looks) == 2
+
+
+async def find_graphs(database: Database) -> dict[str, str]:
+    query = "SELECT indexname, indexdef FROM pg_indexes WHERE indexdef LIKE '%hnsw%'"
+    async with database.reading() as connection:
+        return {row.indexname: row.indexdef for row in await connection.execute(text(query))}
+
+
+async def plan_of(index: Any, where: SearchFilter) -> str:
+    """The plan of the search that was asked for last, as the index itself asks for it."""
+    conditions, values = postgres_schema.describe_filter(where)
+    values |= {"vector": postgres_schema.vector_text([1.0] * DIMENSIONS), "limit": 5}
+    query = "EXPLAIN " + index._nearest(postgres_schema.graph_distance(DIMENSIONS), conditions)
+    return "\n".join(line for (line,) in await index._fetch(query, values, graph_width=40))
+
+
+async def test_what_searches_are_often_limited_to_gets_a_graph_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(postgres_graphs, "GRAPH_POINTS", 100)
+    monkeypatch.setattr(postgres, "_FEW_POINTS", 100)
+    random = np.random.default_rng(5)
+    vectors = random.normal(size=(1_200, DIMENSIONS))
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    odd = "it's \\ odd"  # as a label may be
+    points = [
+        make_point(vector=vector.tolist(), collection_id=odd if number % 4 == 0 else "other", language="en")
+        for number, vector in enumerate(vectors)
+    ]
+    query = vectors[7]
+    nearest = sorted(range(0, 1_200, 4), key=lambda number: -float(vectors[number] @ query))[:20]
+    where = SearchFilter(tenant_id=TENANT, collection_ids=(odd,), languages=("en",))
+    async with opened_database() as database:
+        index = await open_in(database)
+        await index.upsert(points)
+        await index.optimize()
+        for _ in range(postgres_graphs._OFTEN):
+            assert len(await find_graphs(database)) == 1
+            await index.search_vector(query.tolist(), where, 20)
+        assert isinstance(index, postgres.PostgresIndex)
+        assert index._background is not None
+        await index._background
+
+        (own,) = (await find_graphs(database)).keys() - {"index_graph_near"}
+        assert own in await plan_of(index, where)
+        assert own not in await plan_of(index, SearchFilter(tenant_id=TENANT, collection_ids=("other",)))
+        hits = await index.search_vector(query.tolist(), where, 20)
+        assert [hit.chunk_id for hit in hits] == [points[number].id for number in nearest]
+
+        # It follows what changes, and goes when it was not used for a long time.
+        late = make_point(vector=query.tolist(), collection_id=odd, language="en")
+        await index.upsert([late])
+        await index.delete([points[nearest[0]].id])
+        hits = await index.search_vector(query.tolist(), where, 3)
+        assert [hit.chunk_id for hit in hits] == [late.id, points[nearest[1]].id, points[nearest[2]].id]
+        await index.optimize()
+        assert own in await find_graphs(database)
+        monkeypatch.setattr(postgres_graphs, "_UNUSED_DAYS", -1)
+
+        async def is_dropped() -> bool:
+            await index.check()  # a session tells of what it used with one of its next queries
+            await index.optimize()
+            return list(await find_graphs(database)) == ["index_graph_near"]
+
+        await wait_until(is_dropped, "a graph that is not used is dropped", pause=0.2)
+        await index.close()
+
+
+async def test_there_are_only_so_many_graphs_and_one_that_was_cut_off_is_made_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(postgres_graphs, "_MOST_GRAPHS", 2)
+    points = [make_point(vector=[1.0, *[0.0] * (DIMENSIONS - 1)], collection_id=f"c{n % 3}") for n in range(60)]
+    async with opened_database() as database:
+        index: Any = await open_in(database)
+        await index.upsert(points)
+        for label in ("collection:c0", "collection:c1", "collection:c2", "collection:c0"):
+            await index._make_graph_for(label)
+        graphs = await find_graphs(database)
+        assert sorted("c0" in made or "c1" in made for made in graphs.values()) == [True, True]
+        async with database.writing() as connection:
+            graphs_of_labels = "SELECT oid FROM pg_class WHERE starts_with(relname, 'index_graph_near_')"
+            cut_off = f"UPDATE pg_index SET indisvalid = false WHERE indexrelid IN ({graphs_of_labels})"
+            await connection.execute(text(cut_off))
+        await index._make_graph_for("collection:c0")
+        await index.optimize()
+        (left,) = (await find_graphs(database)).values()
+        assert "c0" in left
+        await index.close()

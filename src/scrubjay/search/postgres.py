@@ -7,7 +7,7 @@ candidates, and a product of sparse vectors scores them; wider words join only w
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
@@ -20,6 +20,7 @@ from scrubjay.model.search import Hit, IndexPoint, KeywordQuery, PointStamp, Sea
 from scrubjay.search import postgres_schema as schema
 from scrubjay.search.analysis import K1, inverse_frequency, query_terms
 from scrubjay.search.payload import check_dimensions, chunk_id, chunk_uuids, clean, wanted_labels
+from scrubjay.search.postgres_graphs import GRAPH_POINTS, Graphs
 from scrubjay.storage.database import Database
 from scrubjay.telemetry import get_logger, redact
 
@@ -28,7 +29,6 @@ _BATCH = 128
 _SCAN_BATCH = 1_000
 # Below this, looking at every vector is fast and exact.
 _FEW_POINTS = 5_000
-_GRAPH_POINTS = 10_000
 _GRAPH_CARE = 2  # candidates kept for every hit on a walk of the graph; with one, a fifteenth of the nearest is missed
 _MOST = 0.5  # of all points: who has more of them is not looked for among them by an index
 _FREQUENCY_CAP = 5_000
@@ -38,7 +38,6 @@ _ENOUGH_CANDIDATES = 2_000
 # How many of the hits that are asked for must be expected of the rarest words: with fewer, others join them at once,
 # since a look that does not find enough is a look too many.
 _HOPE = 0.7
-_BUILD_MEMORY = "512MB"
 _OLDEST_PGVECTOR = (0, 8)
 # In a query of its own, so that the text is read once and not once for every chunk that it is compared with.
 _SCORE = "-(weights <#> (SELECT CAST(CAST(:query AS text) AS sparsevec)))"
@@ -61,6 +60,7 @@ class PostgresIndex:
         self._database = database
         self._table = table
         self._name = schema.quote(table)
+        self._graphs = Graphs(table, dimensions)
         self._remembered = _Numbers()
         self._unoptimized = 0
         self._background: asyncio.Task[None] | None = None
@@ -132,6 +132,7 @@ class PostgresIndex:
         number = await self._count_roughly(conditions, values)
         rows: Sequence[Any] = ()
         if number >= _FEW_POINTS:
+            await self._note_filter(where)
             query = self._nearest(schema.graph_distance(self.dimensions), conditions)
             rows = await self._fetch(query, values, graph_width=_GRAPH_CARE * limit)
         if len(rows) < limit:
@@ -141,6 +142,19 @@ class PostgresIndex:
         return [
             Hit(chunk_id(identifier), document, 1 - distance, terms) for identifier, document, distance, terms in rows
         ]
+
+    async def _note_filter(self, where: SearchFilter) -> None:
+        """Have a graph made of what searches are often limited to."""
+        everything = await self._count_roughly("true", {})
+        counted = {
+            labels[0]: await self._count_roughly(schema.has_label("CAST(:label AS text[])"), {"label": labels})
+            for labels in wanted_labels(where)
+            if len(labels) == 1
+        }
+        narrow = {label: number for label, number in counted.items() if number <= _MOST * everything}
+        label = min(narrow, key=lambda each: narrow[each], default=None)
+        if label is not None and self._graphs.note_search(label):
+            self._in_background(self._make_graph_for(label))
 
     def _nearest(self, order: str, conditions: str) -> str:
         columns = f"id, document_id, {schema.DISTANCE} AS distance, terms"
@@ -265,43 +279,46 @@ class PostgresIndex:
     async def optimize(self) -> None:
         """Bring statistics up to date, and make the vectors' graph once there are enough of them."""
         self._unoptimized = 0
+        async with self._alone() as connection:
+            if connection is not None:
+                await connection.execute(text(f"VACUUM (ANALYZE) {self._name}"))
+                ((number,),) = (await connection.execute(text(f"SELECT count(*) FROM {self._name}"))).all()
+                await self._graphs.make(connection, number)
+                await self._graphs.drop_unused(connection)
+
+    async def _make_graph_for(self, label: str) -> None:
+        async with self._alone() as connection:
+            if connection is not None:
+                await self._graphs.make_for(connection, label)
+
+    @asynccontextmanager
+    async def _alone(self) -> AsyncIterator[AsyncConnection | None]:
+        """A connection in autocommit for who looks after the table; none while another process does."""
         with _told_as_unavailable():
             async with self._database.engine.connect() as plain:
                 connection = await plain.execution_options(isolation_level="AUTOCOMMIT")
                 ((alone,),) = (await connection.execute(text(f"SELECT pg_try_advisory_lock({_LOCK + 1})"))).all()
-                if not alone:
-                    return
                 try:
-                    await connection.execute(text(f"VACUUM (ANALYZE) {self._name}"))
-                    await self._make_graph(connection)
+                    yield connection if alone else None
                 finally:
-                    await connection.execute(text(f"SELECT pg_advisory_unlock({_LOCK + 1})"))
-
-    async def _make_graph(self, connection: AsyncConnection) -> None:
-        graph, former = (schema.quote(self._table + ending) for ending in (schema.GRAPH, schema.FORMER_GRAPH))
-        query = "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(:name)"
-        valid = (await connection.execute(text(query), {"name": graph})).scalar()
-        ((number,),) = (await connection.execute(text(f"SELECT count(*) FROM {self._name}"))).all()
-        if valid or number < _GRAPH_POINTS or self.dimensions > schema.MAX_GRAPH_DIMENSIONS:
-            return
-        if valid is False:  # whoever made it was stopped
-            await connection.execute(text(f"DROP INDEX {graph}"))
-        await connection.execute(text(f"SET maintenance_work_mem = '{_BUILD_MEMORY}'"))
-        making = (
-            f"CREATE INDEX CONCURRENTLY {graph} ON {self._name} USING hnsw ({schema.graph_column(self.dimensions)})"
-        )
-        await connection.execute(text(making))
-        await connection.execute(text("RESET maintenance_work_mem"))
-        await connection.execute(text(f"DROP INDEX IF EXISTS {former}"))
+                    if alone:
+                        await connection.execute(text(f"SELECT pg_advisory_unlock({_LOCK + 1})"))
 
     def _note_writes(self, number: int) -> None:
         self._unoptimized += number
-        if self._unoptimized >= _GRAPH_POINTS and (self._background is None or self._background.done()):
-            self._background = asyncio.create_task(self._optimize_unasked())
+        if self._unoptimized >= GRAPH_POINTS:
+            self._in_background(self.optimize())
 
-    async def _optimize_unasked(self) -> None:
+    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        """One thing at a time; what comes meanwhile will be asked for again."""
+        if self._background is None or self._background.done():
+            self._background = asyncio.create_task(self._do_unasked(work))
+        else:
+            work.close()
+
+    async def _do_unasked(self, work: Coroutine[Any, Any, None]) -> None:
         try:
-            await self.optimize()
+            await work
         except ScrubjayError as error:
             log.warning("the index could not be optimized; searches may be slow", reason=str(error))
 

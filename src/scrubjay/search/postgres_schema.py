@@ -3,7 +3,7 @@
 The tables are derived and can be built again, so the engine makes them itself and no migration knows them.
 """
 
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from typing import Any
 
 from scrubjay.model.ids import uuid_from_id
@@ -146,13 +146,23 @@ def sparse_text(weights: dict[str, float]) -> str:
     return "{" + ",".join(f"{place}:{weight:.5g}" for place, weight in places.items()) + f"}}/{_SPARSE_DIMENSIONS}"
 
 
+def has_label(label: str) -> str:
+    return f"labels @> {label}"
+
+
+def literal_list(labels: Sequence[str]) -> str:
+    return f"ARRAY[{', '.join(map(literal, labels))}]::text[]"
+
+
 def describe_filter(where: SearchFilter, unsought: Container[int] = ()) -> tuple[str, dict[str, Any]]:
     """The conditions of a WHERE clause, and their values. The lists of labels that are not to be looked for by their
     index, by their place, are asked for in a way that it has no part in."""
     conditions = ["tenant_id = :tenant_id"]
     values: dict[str, Any] = {"tenant_id": clean(where.tenant_id)}
     for number, labels in enumerate(wanted_labels(where)):
-        has_one = f"labels && CAST(:labels_{number} AS text[])"
+        given = f"CAST(:labels_{number} AS text[])"
+        # To the letter as the condition of a graph that has just these points.
+        has_one = has_label(given) if len(labels) == 1 else f"labels && {given}"
         conditions.append(f"({has_one}) IS TRUE" if number in unsought else has_one)
         values[f"labels_{number}"] = labels
     if where.excluded_hosts:
