@@ -31,7 +31,7 @@ def _environment(name: str) -> Any:
 
 
 class Settings(BaseSettings):
-    """One immutable object, made at start and handed down by `bootstrap.py`."""
+    """One immutable object, made at start and handed down by `bootstrap`."""
 
     model_config = SettingsConfigDict(env_prefix="SCRUBJAY_", env_ignore_empty=True, frozen=True, extra="forbid")
 

@@ -1,10 +1,13 @@
 """An indexer that stops, or was killed: it ends, and nobody waits for what it had leased."""
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 from tests.library import open_library
 
+from scrubjay.errors import Unavailable
+from scrubjay.model.content import Document
 from scrubjay.settings import Settings
 
 
@@ -25,6 +28,27 @@ async def test_a_stopped_indexer_hands_back_what_it_had_leased(settings: Setting
         await stopped.stop()
 
         await library.indexer.drain()
+        document = await library.document(added.document_id)
+        assert document is not None
+        assert document.is_found
+
+
+async def test_what_could_not_be_settled_is_handed_back_at_once(settings: Settings) -> None:
+    async with open_library(settings) as library:
+        who = await library.tenant("birds")
+        added = await library.add(who, "https://jay.example/a", "Jays hide acorns.")
+        indexer = library.new_indexer()
+        settle = indexer._settle
+
+        async def fail_once(documents: Sequence[Document]) -> None:
+            indexer._settle = settle  # type: ignore[method-assign]
+            raise Unavailable("The database hung up.")
+
+        indexer._settle = fail_once  # type: ignore[method-assign]
+        with pytest.raises(Unavailable, match="hung up"):
+            await indexer.step()
+
+        assert await indexer.step() == 1
         document = await library.document(added.document_id)
         assert document is not None
         assert document.is_found

@@ -159,8 +159,9 @@ class Indexer:
         renewing = asyncio.create_task(self._renew([document.id for document in documents]))
         try:
             yield
-        except asyncio.CancelledError:
-            # This process stops: nobody should have to wait until the lease is over.
+        except (asyncio.CancelledError, Exception):
+            # This process stops, or the database was away for a moment: nobody should have to wait until the lease is
+            # over.
             async with self._database.writing() as connection:
                 for document in documents:
                     await Documents(connection).hand_back(document, utc_now())
