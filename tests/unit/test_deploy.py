@@ -10,7 +10,7 @@ from fastapi.routing import iter_route_contexts
 from typer.main import get_command
 
 from scrubjay.api.app import create_app
-from scrubjay.cli.app import app as commands
+from scrubjay.cli.app import make_app
 from scrubjay.settings import Settings
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -38,7 +38,7 @@ def test_every_setting_that_is_named_exists(name: str) -> None:
 
 
 def test_every_command_that_is_run_exists() -> None:
-    known = get_command(commands).commands  # type: ignore[attr-defined]
+    known = get_command(make_app()).commands  # type: ignore[attr-defined]
     own = [each["command"] for each in compose()["services"].values() if each.get("image") == "scrubjay"]
     own += [pod["containers"][0]["args"] for pod in pods()]
     assert len(own) == 6

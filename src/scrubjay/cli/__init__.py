@@ -12,11 +12,11 @@ def main() -> None:
     """Run the command; what went wrong is one sentence on standard error and an exit code other than 0."""
     # What is imported stays: to look for garbage among it again and again takes a sixth of the time to start.
     gc.set_threshold(50_000, 20, 20)
-    from scrubjay.cli.app import app
+    from scrubjay.cli.app import find_names, make_app
 
     try:
         _require_text(sys.argv)
-        app()
+        make_app(find_names(sys.argv[1:]))()
     except ScrubjayError as error:
         _fail(error.message)
     except KeyboardInterrupt:

@@ -1,52 +1,84 @@
-"""All commands, mounted on one Typer application."""
+"""All commands, by name. A call of one imports that one alone: most of the time that a command takes is its imports."""
 
+from collections.abc import Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from scrubjay.cli import (
-    add,
-    audit,
-    backup,
-    changes,
-    collections,
-    context,
-    crawl,
-    demo,
-    discover,
-    doctor,
-    documents,
-    extract,
-    fetch,
-    jobs,
-    keys,
-    mcp,
-    migrate,
-    operations,
-    plan,
-    reindex,
-    robots,
-    search,
-    serve,
-    tags,
-    version,
-    watch,
-    webhooks,
-    worker,
-)
+from scrubjay.cli import context
 
-app = typer.Typer(
-    name="scrubjay",
-    help="Crawls what keeps changing, remembers exactly what changed, and answers searches over it.",
-    no_args_is_help=True,
-    rich_markup_mode="markdown",
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+# In the order in which `scrubjay --help` lists them: the module, and what it calls the command or group.
+COMMANDS: Mapping[str, tuple[str, str]] = {
+    "demo": ("demo", "demo"),
+    "crawl": ("crawl", "crawl"),
+    "add": ("add", "add"),
+    "search": ("search", "search"),
+    "ls": ("documents", "list_documents"),
+    "show": ("documents", "show"),
+    "diff": ("documents", "diff"),
+    "rm": ("documents", "remove"),
+    "undelete": ("documents", "restore"),
+    "plan": ("plan", "app"),
+    "ops": ("operations", "list_operations"),
+    "changes": ("changes", "list_changes"),
+    "events": ("jobs", "events"),
+    "watch": ("watch", "app"),
+    "collections": ("collections", "app"),
+    "tags": ("tags", "app"),
+    "webhooks": ("webhooks", "app"),
+    "reindex": ("reindex", "reindex"),
+    "fetch": ("fetch", "fetch"),
+    "extract": ("extract", "app"),
+    "discover": ("discover", "discover"),
+    "robots": ("robots", "ask_robots"),
+    "serve": ("serve", "serve"),
+    "worker": ("worker", "work"),
+    "mcp": ("mcp", "serve_models"),
+    "keys": ("keys", "app"),
+    "jobs": ("jobs", "app"),
+    "migrate": ("migrate", "migrate"),
+    "audit": ("audit", "list_acts"),
+    "doctor": ("doctor", "examine"),
+    "backup": ("backup", "backup"),
+    "restore": ("backup", "restore"),
+    "version": ("version", "show_version"),
+}
 
 
-@app.callback()
+def make_app(names: Sequence[str] = tuple(COMMANDS)) -> typer.Typer:
+    """The command line with these commands."""
+    app = typer.Typer(
+        name="scrubjay",
+        help="Crawls what keeps changing, remembers exactly what changed, and answers searches over it.",
+        no_args_is_help=True,
+        rich_markup_mode="markdown",
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(choose_home)
+    for name in names:
+        room, called = COMMANDS[name]
+        module = import_module(f"scrubjay.cli.{room}")
+        command = getattr(module, called)
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=name)
+        else:
+            app.command(name, cls=getattr(module, "COMMAND_CLASS", None))(command)
+    return app
+
+
+def find_names(arguments: Sequence[str]) -> Sequence[str]:
+    """The command that is called; all of them when it is none that there is, so that they can be told."""
+    waiting = list(arguments)
+    while waiting and waiting[0].startswith("-"):
+        option = waiting.pop(0)
+        if option == "--home" and waiting:
+            waiting.pop(0)
+    return waiting[:1] if waiting and waiting[0] in COMMANDS else tuple(COMMANDS)
+
+
 def choose_home(
     home: Annotated[
         Path | None,
@@ -56,38 +88,3 @@ def choose_home(
     ] = None,
 ) -> None:
     context.home = home
-
-
-app.command("demo")(demo.demo)
-app.command("crawl")(crawl.crawl)
-app.command("add")(add.add)
-app.command("search", cls=search.QueryCommand)(search.search)
-app.command("ls")(documents.list_documents)
-app.command("show")(documents.show)
-app.command("diff")(documents.diff)
-app.command("rm")(documents.remove)
-app.command("undelete")(documents.restore)
-app.add_typer(plan.app, name="plan")
-app.command("ops")(operations.list_operations)
-app.command("changes")(changes.list_changes)
-app.command("events")(jobs.events)
-app.add_typer(watch.app, name="watch")
-app.add_typer(collections.app, name="collections")
-app.add_typer(tags.app, name="tags")
-app.add_typer(webhooks.app, name="webhooks")
-app.command("reindex")(reindex.reindex)
-app.command("fetch")(fetch.fetch)
-app.add_typer(extract.app, name="extract")
-app.command("discover")(discover.discover)
-app.command("robots")(robots.ask_robots)
-app.command("serve")(serve.serve)
-app.command("worker")(worker.work)
-app.command("mcp")(mcp.serve_models)
-app.add_typer(keys.app, name="keys")
-app.add_typer(jobs.app, name="jobs")
-app.command("migrate")(migrate.migrate)
-app.command("audit")(audit.list_acts)
-app.command("doctor")(doctor.examine)
-app.command("backup")(backup.backup)
-app.command("restore")(backup.restore)
-app.command("version")(version.show_version)

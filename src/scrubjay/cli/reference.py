@@ -50,10 +50,10 @@ def metrics_page() -> str:
 
 
 def commands_page() -> str:
-    from scrubjay.cli.app import app
+    from scrubjay.cli.app import make_app
 
     lines = ["# Commands\n", "Every command takes `--help`; `scrubjay --home FOLDER …` chooses the data folder.\n"]
-    for path, command in _walk("scrubjay", typer.main.get_command(app)):
+    for path, command in _walk("scrubjay", typer.main.get_command(make_app())):
         arguments = [p.name.upper() for p in command.params if p.param_type_name == "argument"]
         lines += [f"## `{' '.join([path, *arguments])}`\n", inspect.cleandoc(command.help) + "\n"]
         for option in command.params:

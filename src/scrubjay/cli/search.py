@@ -58,6 +58,9 @@ class QueryCommand(TyperCommand):
         )
 
 
+COMMAND_CLASS = QueryCommand  # for `app.py`
+
+
 def search(
     query: Annotated[
         list[str], typer.Argument(help='What to look for. "a phrase", -word and site:host work as elsewhere.')

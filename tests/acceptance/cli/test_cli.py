@@ -15,7 +15,8 @@ from tests.acceptance.command_line import PATIENCE_SECONDS, SCRUBJAY, environmen
 from typer.testing import CliRunner
 
 from scrubjay import __version__
-from scrubjay.cli.app import app
+from scrubjay.cli.app import COMMANDS as NAMES
+from scrubjay.cli.app import find_names, make_app
 from scrubjay.model.ids import ID_LENGTH
 
 
@@ -26,7 +27,7 @@ def walk(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, 
         yield from walk(below, (*path, name))
 
 
-COMMANDS = dict(walk(typer.main.get_command(app)))
+COMMANDS = dict(walk(typer.main.get_command(make_app())))
 
 
 def ok(home: Path, *arguments: str) -> str:
@@ -50,6 +51,22 @@ def test_every_command_and_option_has_a_help_text() -> None:
             assert (parameter.help or "").strip(), f"`scrubjay {' '.join(path)}`: {parameter.name} needs a help text"
 
 
+@pytest.mark.parametrize(
+    ("arguments", "names"),
+    [
+        (["crawl", "https://example.org/"], ["crawl"]),
+        (["--home", "crawl", "search", "x"], ["search"]),
+        (["--home=crawl", "plan", "run"], ["plan"]),
+        (["--home"], list(NAMES)),
+        (["--help"], list(NAMES)),
+        (["crowl"], list(NAMES)),
+        ([], list(NAMES)),
+    ],
+)
+def test_a_call_imports_the_command_that_it_names_and_otherwise_all(arguments: list[str], names: list[str]) -> None:
+    assert list(find_names(arguments)) == names
+
+
 def is_help_of(path: tuple[str, ...], shown: str) -> bool:
     first = " ".join((COMMANDS[path].help or "").replace("`", "").split("\n\n")[0].split())
     return "Usage:" in shown and first[:40] in " ".join(shown.split())
@@ -58,7 +75,7 @@ def is_help_of(path: tuple[str, ...], shown: str) -> bool:
 # In this process, because twenty new ones take as long as all the rest.
 @pytest.mark.parametrize("path", COMMANDS, ids=lambda path: " ".join(path) or "scrubjay")
 def test_help_is_shown(path: tuple[str, ...]) -> None:
-    result = CliRunner().invoke(app, [*path, "--help"])
+    result = CliRunner().invoke(make_app(), [*path, "--help"])
     assert result.exit_code == 0
     assert is_help_of(path, result.stdout)
 
