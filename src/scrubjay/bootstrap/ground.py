@@ -6,11 +6,10 @@ import platform
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from scrubjay.connectors.web_job import WebCrawler
 from scrubjay.crawl.addresses import EgressGuard
-from scrubjay.crawl.endpoints import JsonEndpoint
 from scrubjay.crawl.fetcher import Network
 from scrubjay.errors import ConfigurationError, HomeInUse, IndexElsewhere
 from scrubjay.extract.browser import BrowserRenderer
@@ -23,7 +22,6 @@ from scrubjay.ingest.indexing import Indexer
 from scrubjay.ingest.texts import TextStore
 from scrubjay.jobs.signals import JobSignals
 from scrubjay.search.index import Index
-from scrubjay.search.rerank import Reranker
 from scrubjay.settings import Settings
 from scrubjay.storage.blobs import BlobStore, open_blob_store
 from scrubjay.storage.cache import Cache, open_cache
@@ -32,6 +30,10 @@ from scrubjay.storage.home import open_spool, own_home
 from scrubjay.storage.schema import require_current
 from scrubjay.storage.secrets import SecretBox, open_secret_box
 from scrubjay.telemetry import crawl_meter, open_tracing
+
+if TYPE_CHECKING:
+    from scrubjay.crawl.endpoints import JsonEndpoint
+    from scrubjay.search.rerank import Reranker
 
 MOST_EXTRACT_PROCESSES = 4
 
@@ -167,6 +169,7 @@ async def open_embedder(spec: Mapping[str, Any], settings: Settings, network: Ne
         from scrubjay.ingest.minilm import MiniLm
 
         return await asyncio.to_thread(MiniLm)
+    from scrubjay.crawl.endpoints import JsonEndpoint
     from scrubjay.ingest.embedding_http import HttpEmbedder
 
     # The key belongs to the address in the settings; one that served before is asked without it.
@@ -177,9 +180,12 @@ async def open_embedder(spec: Mapping[str, Any], settings: Settings, network: Ne
     )
 
 
-def open_reranker(settings: Settings, network: Network) -> Reranker | None:
+def open_reranker(settings: Settings, network: Network) -> "Reranker | None":
     if settings.rerank_url is None:
         return None
+    from scrubjay.crawl.endpoints import JsonEndpoint
+    from scrubjay.search.rerank import Reranker
+
     key = settings.rerank_api_key
     endpoint = JsonEndpoint(
         network.fetcher(), settings.rerank_url, "reranker", api_key=key.get_secret_value() if key else None
@@ -187,10 +193,12 @@ def open_reranker(settings: Settings, network: Network) -> Reranker | None:
     return Reranker(settings.rerank_kind, endpoint, settings.rerank_model)
 
 
-def open_language_model(settings: Settings, network: Network) -> JsonEndpoint | None:
+def open_language_model(settings: Settings, network: Network) -> "JsonEndpoint | None":
     """For answers to queries."""
     if settings.llm_url is None or settings.llm_model is None:
         return None
+    from scrubjay.crawl.endpoints import JsonEndpoint
+
     key = settings.llm_api_key
     return JsonEndpoint(
         network.fetcher(), settings.llm_url, "language model", api_key=key.get_secret_value() if key else None

@@ -3,8 +3,6 @@
 import random
 from datetime import datetime, timedelta
 
-from croniter import croniter
-from croniter.croniter import CroniterBadCronError, CroniterBadDateError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from scrubjay.errors import InvalidRequest
@@ -23,6 +21,8 @@ CRON_FIELDS = 5
 
 def validate_cron(expression: str) -> str:
     """The expression, or an InvalidRequest that says what is wrong with it."""
+    from croniter import croniter  # here and below, because few processes read one, and all know this module
+
     if len(expression.split()) != CRON_FIELDS or not croniter.is_valid(expression):
         raise InvalidRequest(
             f"'{expression}' is not a cron expression of five fields (minute hour day month weekday).",
@@ -47,6 +47,8 @@ def next_tick(schedule: Schedule, after: datetime) -> datetime:
 
 def next_match(cron: str, after: datetime) -> datetime:
     """The first moment after another that a cron expression names."""
+    from croniter.croniter import CroniterBadCronError, CroniterBadDateError, croniter
+
     try:
         match: datetime = croniter(cron, after).get_next(datetime)
     except (CroniterBadCronError, CroniterBadDateError) as error:

@@ -67,6 +67,18 @@ def test_a_call_imports_the_command_that_it_names_and_otherwise_all(arguments: l
     assert list(find_names(arguments)) == names
 
 
+@pytest.mark.parametrize(("arguments", "code"), [(["--help"], 0), (["crowl"], 2), (["show", "nothing"], 1)])
+def test_a_command_that_ends_at_once_has_said_everything(home: Path, arguments: list[str], code: int) -> None:
+    command = [*SCRUBJAY, "--home", str(home), *arguments]
+    patient = subprocess.run(command, env=environment(), capture_output=True, check=False)
+    hasty = {name: value for name, value in environment().items() if name != "PYTHONWARNINGS"}
+    quick = subprocess.run(command, env=hasty, capture_output=True, check=False)
+
+    assert (quick.returncode, patient.returncode) == (code, code)
+    assert (quick.stdout, quick.stderr) == (patient.stdout, patient.stderr)
+    assert quick.stdout or quick.stderr
+
+
 def is_help_of(path: tuple[str, ...], shown: str) -> bool:
     first = " ".join((COMMANDS[path].help or "").replace("`", "").split("\n\n")[0].split())
     return "Usage:" in shown and first[:40] in " ".join(shown.split())
