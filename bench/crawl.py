@@ -208,7 +208,7 @@ def recrawl(bench: Bench, subject: str, served: Served, site: BenchSite, folder:
     ratio = second.cost.cpu_seconds / first.cost.cpu_seconds
     print(
         f"{'again':<12}{second.answers['304']:>8} × 304, {second.pages} × 200, {second.cost.wall_seconds:.1f} s, "
-        f"{second.cost.cpu_seconds:.1f} s CPU: {ratio:.2f} of the first crawl's"
+        f"{second.cost.cpu_seconds:.1f} s CPU: {ratio:.3f} of the first crawl's"
     )
 
 
