@@ -94,15 +94,13 @@ class EdgeIndex:
 
     async def search_vector(self, vector: Sequence[float], where: SearchFilter, limit: int) -> list[Hit]:
         check_dimensions(len(vector), self.dimensions)
-        hits: list[Hit] = await self._ask("search_vector", array("f", vector), where, limit)
-        return hits
+        return [Hit._make(each) for each in await self._ask("search_vector", array("f", vector), where, limit)]
 
     async def search_keywords(
         self, query: KeywordQuery, where: SearchFilter, limit: int, near: Sequence[float] | None = None
     ) -> list[Hit]:
         vector = None if near is None else array("f", near)
-        hits: list[Hit] = await self._ask("search_keywords", query, where, limit, vector)
-        return hits
+        return [Hit._make(each) for each in await self._ask("search_keywords", query, where, limit, vector)]
 
     async def count(self, where: SearchFilter) -> int:
         number: int = await self._ask("count", where)

@@ -28,7 +28,7 @@ from qdrant_edge import (
     UpdateOperation,
 )
 
-from scrubjay.model.search import Hit, IndexPoint, KeywordQuery, PointStamp, SearchFilter
+from scrubjay.model.search import IndexPoint, KeywordQuery, PointStamp, SearchFilter
 from scrubjay.search.edge_schema import (
     INDEXING_KILOBYTES,
     create_shard,
@@ -39,6 +39,9 @@ from scrubjay.search.edge_schema import (
 )
 from scrubjay.search.keywords import Forms, Lookup, find_all, plan_keywords
 from scrubjay.search.payload import DENSE, TERMS, WORDS, chunk_id, chunk_uuids, words_of
+
+# What a `Hit` has: as a plain tuple, it takes an eighth of the time to send.
+PlainHit = tuple[str, str, float, int | None, float | None]
 
 _SCAN_BATCH = 1_000
 _TENANTS_SECONDS = 10.0
@@ -81,13 +84,13 @@ class EdgeEngine:
             )
         return stamps, None if following is None else UUID(str(following))
 
-    def search_vector(self, vector: Sequence[float], where: SearchFilter, limit: int) -> list[Hit]:
+    def search_vector(self, vector: Sequence[float], where: SearchFilter, limit: int) -> list[PlainHit]:
         found = self._find(Query.Nearest(list(vector), using=DENSE), describe_filter(where), limit)
-        return [_as_hit(point) for point in found]
+        return [_as_hit(point.id, point) for point in found]
 
     def search_keywords(
         self, query: KeywordQuery, where: SearchFilter, limit: int, near: Sequence[float] | None = None
-    ) -> list[Hit]:
+    ) -> list[PlainHit]:
         plan = plan_keywords(query)
         if not plan.scoring:
             return []
@@ -104,8 +107,9 @@ class EdgeEngine:
         nearest = Query.Nearest(SparseVector(indices=indices, values=values), using=WORDS)
         least = 0.0 if plan.excluded else None
         points = self._find(nearest, narrowed, limit, self._rarity(where.tenant_id), least)
-        cosines = {} if near is None or not points else self._compare([point.id for point in points], near)
-        return [_as_hit(point, cosines.get(point.id)) for point in points]
+        identifiers = [point.id for point in points]  # the binding makes a new one at every look
+        cosines = {} if near is None or not points else self._compare(identifiers, near)
+        return [_as_hit(each, point, cosines.get(each)) for each, point in zip(identifiers, points, strict=True)]
 
     def _compare(self, identifiers: Sequence[Any], near: Sequence[float]) -> dict[Any, float]:
         """How near these points are to a vector."""
@@ -192,9 +196,9 @@ class EdgeEngine:
         return [UUID(str(point.id)) for point in self._shard.query(request)]
 
 
-def _as_hit(point: ScoredPoint, cosine: float | None = None) -> Hit:
+def _as_hit(identifier: object, point: ScoredPoint, cosine: float | None = None) -> PlainHit:
     payload = point.payload or {}
-    return Hit(chunk_id(point.id), payload["document_id"], point.score, payload.get(TERMS), cosine)
+    return chunk_id(identifier), payload["document_id"], point.score, payload.get(TERMS), cosine
 
 
 def _as_edge(point: IndexPoint) -> Point:
