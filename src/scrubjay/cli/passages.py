@@ -1,47 +1,21 @@
-"""A passage of a document for a terminal: Markdown without its marks, around the words that were looked for."""
+"""A passage of a document for a terminal."""
 
-import re
 from collections.abc import Sequence
 
 from rich.text import Text
 
-SHOWN_CHARACTERS = 320
+from scrubjay.search.passages import find_passage
+
 HIGHLIGHT = "bold magenta"
-_LEAD = SHOWN_CHARACTERS // 5  # what is shown before the first word that was looked for
-_HEADING = re.compile(r"#{1,6}[ \t]+(.+?)[ \t#]*(?:\n+|$)")
-_MARKS = re.compile(
-    r"""
-      (?P<fence>   ^[ \t]*(?:```|~~~).*$ )
-    | (?P<rule>    ^[ \t]*\|?[ \t]*:?-{3,}[-:| \t]*$ )   # under the head of a table, or between paragraphs
-    | (?P<heading> ^\#{1,6}[ \t]+ )
-    | (?P<item>    ^[ \t]*[-*+][ \t]+ )
-    | (?P<open>    !?\[(?=[^\[\]]*\]\() )
-    | (?P<target>  \]\((?:[^()\s]|\([^()\s]*\))*(?:\s+"[^"]*")?\) )
-    | (?P<bold>    \*\*|` )
-    | (?P<space>   \s+ )
-    """,
-    re.VERBOSE | re.MULTILINE,
-)
 
 
 def shown_passage(content: str, ranges: Sequence[Sequence[int]], section: str | None = None) -> Text:
-    """The part of a chunk with the most of the words that were looked for, on one line, with the words marked.
-
-    A heading that the chunk begins with is left out where the section already says it.
-    """
-    head = _HEADING.match(content)
-    if head is not None and head.end() < len(content) and section and section.endswith(head[1]):
-        shift = head.end()
-        content = content[shift:]
-        ranges = [(begin - shift, end - shift) for begin, end in ranges if end > shift]
-    plain, places = _without_marks(content)
-    marked = [(places[max(0, begin)], places[min(end, len(content))]) for begin, end in ranges]
-    start, end = _window(plain, marked)
-    text = Text(plain[start:end])
-    for begin, finish in marked:
-        if finish > start and begin < end:
-            text.stylize(HIGHLIGHT, max(0, begin - start), finish - start)
-    return Text.assemble("…" if start else "", text, "…" if end < len(plain.rstrip()) else "")
+    """The part of a chunk with the most of the words that were looked for, on one line, with the words marked."""
+    passage = find_passage(content, ranges, section)
+    text = Text(passage.text)
+    for begin, end in passage.marked:
+        text.stylize(HIGHLIGHT, begin, end)
+    return Text.assemble("…" if passage.begins_late else "", text, "…" if passage.ends_early else "")
 
 
 def shown_section(section: str | None, title: str | None) -> str:
@@ -50,48 +24,3 @@ def shown_section(section: str | None, title: str | None) -> str:
     if names[0] == (title or ""):
         names = names[1:]
     return " › ".join(name for name in names if name)
-
-
-def _without_marks(markdown: str) -> tuple[str, list[int]]:
-    """Text without marks, and for every place in the Markdown its place in the text."""
-    text = ""
-    places: list[int] = []
-    done, heading = 0, False
-    for mark in _MARKS.finditer(markdown):
-        places += range(len(text), len(text) + mark.start() - done)
-        text += markdown[done : mark.start()]
-        instead = ""
-        if mark.lastgroup == "space":
-            ends_heading, heading = heading and "\n" in mark[0], heading and "\n" not in mark[0]
-            instead = ": " if ends_heading and text[-1:].isalnum() else " "
-            instead = instead if text and not text.endswith(" ") else ""
-        elif mark.lastgroup == "item":
-            instead = "• "
-        heading = heading or mark.lastgroup == "heading"
-        places += [len(text)] * (mark.end() - mark.start())
-        text += instead
-        done = mark.end()
-    places += range(len(text), len(text) + len(markdown) - done + 1)
-    text += markdown[done:]
-    return "".join(character if character.isprintable() else " " for character in text), places
-
-
-def _window(text: str, marked: Sequence[tuple[int, int]]) -> tuple[int, int]:
-    """Where to begin and end, between words, so that the most different words are seen."""
-    text_end = len(text.rstrip())
-    if text_end <= SHOWN_CHARACTERS:
-        return 0, text_end
-    starts = [max(0, begin - _LEAD) for begin, _ in marked] or [0]
-
-    def words_from(start: int) -> int:
-        end = start + SHOWN_CHARACTERS
-        return len({text[first:last].casefold() for first, last in marked if start <= first and last <= end})
-
-    start = max(starts, key=lambda each: (words_from(each), -each))
-    start = min(start, text_end - SHOWN_CHARACTERS)
-    end = start + SHOWN_CHARACTERS
-    if start:
-        start = text.find(" ", start, start + _LEAD) + 1 or start
-    if end < text_end and " " in text[end - _LEAD : end]:
-        end = text.rindex(" ", end - _LEAD, end)
-    return start, min(end, text_end)

@@ -1,6 +1,5 @@
 """Searching: what was found and where, what narrows it, and why each result is where it is."""
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,16 +17,15 @@ from scrubjay.dashboard.session import Jay, Looking
 from scrubjay.errors import InvalidRequest, Unavailable
 from scrubjay.model.clock import utc_now
 from scrubjay.model.search import SearchAnswer, SearchMode, SearchRequest, SearchResult
+from scrubjay.search.passages import find_passage, plain_text
 
 router = APIRouter(include_in_schema=False)
 
 RESULTS = 10
 MAX_QUERY = 500
 EXCERPT = 420
-LEAD = 120  # characters before the first highlight
 PERIODS = {"day": 1, "week": 7, "month": 31, "year": 366}
 MODES = {"hybrid": "Meaning and words", "vector": "Meaning only", "keyword": "Words only"}
-_BLANK = re.compile(r"\s+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,27 +104,18 @@ def _hosts(answer: SearchAnswer | None) -> Sequence[tuple[str, int]]:
 
 def excerpt(result: SearchResult) -> Markup:
     """The part of the text around what was found, with it marked; everything else is plain text."""
-    text = result.content
-    first = result.highlights[0][0] if result.highlights else 0
-    start = max(0, first - LEAD)
-    end = min(len(text), start + EXCERPT)
-    pieces, at = [Markup("…") if start else Markup("")], start
-    for left, right in result.highlights:
-        if left < at or left >= end:
-            continue
-        right = min(right, end)
-        pieces += [_plain(text[at:left]), Markup("<mark>{}</mark>").format(text[left:right])]
-        at = right
-    pieces += [_plain(text[at:end]), Markup("…") if end < len(text) else Markup("")]
+    passage = find_passage(result.content, result.highlights, result.section_header, characters=EXCERPT)
+    pieces, at = ["…" if passage.begins_late else ""], 0
+    for begin, end in sorted(passage.marked):
+        if begin >= at:
+            pieces += [escape(passage.text[at:begin]), Markup("<mark>{}</mark>").format(passage.text[begin:end])]
+            at = end
+    pieces += [escape(passage.text[at:]), "…" if passage.ends_early else ""]
     return Markup("").join(pieces)
-
-
-def _plain(text: str) -> Markup:
-    return escape(_BLANK.sub(" ", text))
 
 
 def cite(result: SearchResult) -> str:
     """One line that says where something is from, for a text or a ticket."""
-    quote = _BLANK.sub(" ", result.content).strip()
+    quote = plain_text(result.content)
     quote = quote if len(quote) <= 200 else f"{quote[:199].rstrip()}…"
     return f"“{quote}” — {result.title or result.url}, {result.url} (read {result.crawled_at:%Y-%m-%d})"

@@ -230,6 +230,18 @@ async def test_search_marks_what_it_found_and_says_why(
     assert plan.name
 
 
+async def test_search_shows_text_and_not_the_marks_of_markdown(workshop: House, visiting: SignIn, tenant: str) -> None:
+    who = await owner_of(workshop, tenant)
+    text = "## Winter <store>\n\n| bird | food |\n| --- | --- |\n| jay | **walnut** |\n\nSee [the walnuts](https://jay.example/w).\n"
+    await workshop.jay.documents.add(who, [Upload(data=text.encode(), filename="winter.md")])
+    await Planner(workshop.jay, who).index_agrees()
+    browser = await visiting(Scope.READ, tenant)
+    page = await browser.page("/ui/search", params={"q": "walnuts"})
+    shown = re.sub(r"\s+", " ", page.split('class="excerpt"')[1].split(">", 1)[1].split("</p>")[0])
+    assert shown == "| bird | food | | jay | <mark>walnut</mark> | See the <mark>walnuts</mark>."
+    assert "Winter &lt;store&gt; | bird | food | | jay | walnut | See the walnuts." in page.split('data-copy="')[1]
+
+
 async def test_more_results_go_on_where_the_last_page_ended(workshop: House, visiting: SignIn, tenant: str) -> None:
     who = await owner_of(workshop, tenant)
     uploads = [

@@ -2,7 +2,8 @@
 
 import pytest
 
-from scrubjay.cli.passages import HIGHLIGHT, SHOWN_CHARACTERS, shown_passage, shown_section
+from scrubjay.cli.passages import HIGHLIGHT, shown_passage, shown_section
+from scrubjay.search.passages import SHOWN_CHARACTERS
 
 
 def ranges_of(content: str, *words: str) -> list[tuple[int, int]]:
