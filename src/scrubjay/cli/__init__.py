@@ -3,7 +3,6 @@
 import gc
 import os
 import sys
-from contextlib import suppress
 from typing import NoReturn
 
 from scrubjay.errors import InvalidRequest, ScrubjayError
@@ -21,7 +20,7 @@ def main() -> NoReturn:
 
 
 def _leave(code: object) -> NoReturn:
-    """At once: whatever was open has been closed, and to free every single object first takes a fifth of a second.
+    """At once: whatever was open has been closed, and to free every single object first takes a tenth of a second.
 
     Who asks for warnings wants to hear of what was not closed, though.
     """
@@ -30,9 +29,14 @@ def _leave(code: object) -> NoReturn:
     if code is not None and not isinstance(code, int):
         print(code, file=sys.stderr)  # noqa: T201 - as `sys.exit` does it
         code = 1
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):  # nobody reads it any more
-            stream.flush()
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        code = code or 0  # whoever read it has seen enough
+    except OSError as error:
+        print(f"scrubjay: The output could not be written: {error}", file=sys.stderr)  # noqa: T201 - as `_fail`
+        code = code or 1
+    sys.stderr.flush()
     os._exit(code or 0)
 
 

@@ -72,10 +72,8 @@ def make_app(names: Sequence[str] = tuple(COMMANDS)) -> typer.Typer:
 def find_names(arguments: Sequence[str]) -> Sequence[str]:
     """The command that is called; all of them when it is none that there is, so that they can be told."""
     waiting = list(arguments)
-    while waiting and waiting[0].startswith("-"):
-        option = waiting.pop(0)
-        if option == "--home" and waiting:
-            waiting.pop(0)
+    while waiting and waiting[0].partition("=")[0] == "--home":
+        del waiting[: 1 if "=" in waiting[0] else 2]
     return waiting[:1] if waiting and waiting[0] in COMMANDS else tuple(COMMANDS)
 
 

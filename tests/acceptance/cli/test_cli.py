@@ -5,6 +5,7 @@ import os
 import re
 import stat
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,8 @@ def test_every_command_and_option_has_a_help_text() -> None:
         (["--home=crawl", "plan", "run"], ["plan"]),
         (["--home"], list(NAMES)),
         (["--help"], list(NAMES)),
+        (["--help", "crawl"], list(NAMES)),
+        (["--home", "x", "-h", "crawl"], list(NAMES)),
         (["crowl"], list(NAMES)),
         ([], list(NAMES)),
     ],
@@ -77,6 +80,19 @@ def test_a_command_that_ends_at_once_has_said_everything(home: Path, arguments: 
     assert (quick.returncode, patient.returncode) == (code, code)
     assert (quick.stdout, quick.stderr) == (patient.stdout, patient.stderr)
     assert quick.stdout or quick.stderr
+
+
+def test_output_that_cannot_be_written_is_a_failure() -> None:
+    unwanted = {"PYTHONWARNINGS", "PYTHONUNBUFFERED"}  # the latter would have it fail before the end
+    hasty = {name: value for name, value in environment().items() if name not in unwanted}
+    script = "from scrubjay import cli; cli._run = lambda: print('kept until the end'); cli.main()"
+    with Path("/dev/full").open("w") as full:
+        told = subprocess.run(
+            [sys.executable, "-c", script], env=hasty, stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+
+    assert (told.returncode, told.stderr.count("\n")) == (1, 1)
+    assert "No space left" in told.stderr
 
 
 def is_help_of(path: tuple[str, ...], shown: str) -> bool:

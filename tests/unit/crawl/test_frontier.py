@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from scrubjay.crawl.frontier import CrawlFrontier
+from scrubjay.crawl.frontier import REDIRECT_NOTE, CrawlFrontier
 from scrubjay.crawl.scope import Scope
 from scrubjay.model.crawl_spec import read_spec
 from scrubjay.model.crawling import FrontierStatus
@@ -22,9 +22,10 @@ from scrubjay.storage.tenants import Tenants
 START = "http://a.org/"
 
 
-def make_frontier(job_id: str = "job", **values: Any) -> CrawlFrontier:
+def make_frontier(job_id: str = "job", *, goes_on: bool = False, **values: Any) -> CrawlFrontier:
     spec = read_spec({"start_urls": [START], **values})
-    return CrawlFrontier(job_id, spec, Scope(spec.start_urls, spec.extent, spec.include, spec.exclude))
+    scope = Scope(spec.start_urls, spec.extent, spec.include, spec.exclude)
+    return CrawlFrontier(job_id, spec, scope, goes_on=goes_on)
 
 
 @pytest.fixture
@@ -110,3 +111,16 @@ async def test_a_host_that_is_left_alone_takes_no_place_from_others(database: Da
         await frontier.add(connection, [frontier.start_item("http://c.org/")])
         items = await frontier.lease(connection, 1000, lambda host: 0 if host == "b.org" else 1000)
     assert [item.host for item in items] == ["c.org"]
+
+
+async def test_a_run_that_goes_on_finds_circles_with_redirects_of_the_run_before(database: Database, job: Job) -> None:
+    there, back = "http://a.org/there", "http://a.org/back"
+    before = make_frontier(job.id)
+    item = before.start_item(there)
+    async with database.writing() as connection:
+        await before.add(connection, [item])
+        await before.settle(connection, [(item, FrontierStatus.COMPLETED, REDIRECT_NOTE + back)])
+
+    assert not await before.leads_back(database, item, back)
+    after = make_frontier(job.id, goes_on=True)
+    assert await after.leads_back(database, after.start_item(back), there)

@@ -244,6 +244,26 @@ async def test_a_blocked_domain_blocks_its_hosts(fetcher: Fetcher, database: Dat
     await crawl.politeness.require_open("example.com")
 
 
+async def test_urls_that_come_at_once_read_their_hosts_settings_once(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with database.writing() as connection:
+        await Hosts(connection).add(HostSettings(tenant_id=DEFAULT_TENANT_ID, host="jay.example", is_blocked=True))
+    politeness = Politeness(MemoryCache(), database, DEFAULT_TENANT_ID, Manners())
+    read, reads = politeness._read_settings, list[str]()
+
+    async def read_and_count(host: str) -> HostSettings | None:
+        reads.append(host)
+        return await read(host)
+
+    monkeypatch.setattr(politeness, "_read_settings", read_and_count)
+    hosts = ["jay.example", "owl.example"] * 20
+    told = await asyncio.gather(*map(politeness.require_open, hosts), return_exceptions=True)
+
+    assert [isinstance(each, HostBlocked) for each in told] == [True, False] * 20
+    assert sorted(reads) == ["jay.example", "owl.example"]
+
+
 async def test_a_hosts_own_rate_slows_it_down(fetcher: Fetcher, site: Site, database: Database) -> None:
     async with database.writing() as connection:
         await Hosts(connection).add(HostSettings(tenant_id=DEFAULT_TENANT_ID, host="127.0.0.1", rate_limit_rps=10))
