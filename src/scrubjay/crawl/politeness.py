@@ -188,8 +188,13 @@ class Politeness:
         reading = self._reading.get(host)
         if reading is None:
             reading = self._reading[host] = asyncio.create_task(self._read_settings(host))
-            reading.add_done_callback(lambda _: self._reading.pop(host))
+            reading.add_done_callback(lambda task: self._put_down(host, task))
         return self._remember(host, await asyncio.shield(reading))
+
+    def _put_down(self, host: str, reading: "asyncio.Task[HostSettings | None]") -> None:
+        del self._reading[host]
+        if not reading.cancelled():
+            reading.exception()  # whoever waits has it; when all of them have gone, nobody need hear of it
 
     def _remember(self, host: str, settings: HostSettings | None) -> _Host:
         manners, now = self._manners, time.monotonic()
