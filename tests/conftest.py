@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tests import servers
 
-from scrubjay.bootstrap import open_scrubjay
+from scrubjay.app import open_scrubjay
 from scrubjay.cli.context import GC_THRESHOLD
 from scrubjay.settings import Settings
 
@@ -47,8 +47,8 @@ SLOW = (
     "integration/test_watches.py",
     "integration/test_webhooks.py",
     "security",
-    "unit/connectors/sharepoint",
-    "unit/crawl/test_politeness.py",
+    "unit/sources/sharepoint",
+    "unit/crawler/test_politeness.py",
 )
 
 
@@ -82,7 +82,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(scope="session")
 def migrated_databases(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """The files of empty databases, ours and DBOS's; copying them is faster than making others."""
+    """The file of an empty database; copying it is faster than making another."""
     folder = tmp_path_factory.mktemp("migrated")
 
     async def migrate() -> None:
@@ -90,10 +90,9 @@ def migrated_databases(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
             pass
 
     asyncio.run(migrate())
-    files = [folder / "scrubjay.db", folder / "jobs.db"]
+    files = [folder / "scrubjay.db"]
     for file in files:
         with closing(sqlite3.connect(file)) as connection:
-            # DBOS leaves its own open: without this, the copies would lack what is only in the log.
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     return files
 

@@ -31,7 +31,6 @@ from scrubjay.model.content import (
     IndexGeneration,
     IngestionRule,
     OutboxEvent,
-    QueuedPage,
     Tag,
 )
 from scrubjay.model.crawling import (
@@ -47,7 +46,7 @@ from scrubjay.model.crawling import (
     SiteMemory,
 )
 from scrubjay.model.ids import new_id
-from scrubjay.model.job import Job, JobEvent, JobPriority, JobRequest, JobState, Schedule, Worker
+from scrubjay.model.job import Job, JobEvent, JobPriority, JobRequest, JobState, Worker
 from scrubjay.model.knowledge import (
     Assistant,
     InventoryFile,
@@ -93,7 +92,6 @@ from scrubjay.storage.frontier import Frontier
 from scrubjay.storage.frontier_mail import FrontierMail
 from scrubjay.storage.generations import Generations
 from scrubjay.storage.hosts import Hosts
-from scrubjay.storage.ingest_queue import IngestQueue
 from scrubjay.storage.inventory import (
     Assistants,
     InventoryFiles,
@@ -113,7 +111,6 @@ from scrubjay.storage.plans import Plans
 from scrubjay.storage.proxies import Proxies
 from scrubjay.storage.repository import Base, Repository
 from scrubjay.storage.rules import IngestionRules
-from scrubjay.storage.schedules import Schedules
 from scrubjay.storage.sharded_crawls import ShardedCrawls
 from scrubjay.storage.sign_ins import SignIns
 from scrubjay.storage.site_memories import SiteMemories
@@ -330,6 +327,10 @@ def _plan(family: Family) -> Plan:
         ),
         filter=FilterSettings(object_prefix=UNICODE, allowed_content_types=("a/b", "c/d"), maximum_size=7),
         deletion=DeletionSettings(max_missing_share=0.25, min_missing_items=3, grace_runs=2),
+        max_failed_share=0.25,
+        is_one_off=True,
+        crawl_key=unique("key"),
+        crawl=NESTED,
         process_additions=False,
         process_updates=False,
         process_deletions=True,
@@ -367,6 +368,7 @@ def _operation(family: Family) -> Operation:
         objects_withheld=BIG_NUMBER + 1,
         trigger=Trigger.ADAPTIVE,
         is_complete=True,
+        report=NESTED,
         enumeration_file=UNICODE,
         started_at=MOMENT,
         enumeration_started_at=MOMENT,
@@ -501,11 +503,6 @@ EXAMPLES: Mapping[AnyRepository, Callable[[Family], Any]] = {
     Workers: lambda family: Worker(
         host="höst", pid=42, concurrency=3, started_at=MOMENT, heartbeat_at=LATER
     ),
-    Schedules: lambda family: Schedule(
-        tenant_id=family.tenant_id, name=unique(), kind="example", payload=NESTED, priority=JobPriority.HIGH,
-        cron="*/5 * * * *", interval_seconds=300, jitter_seconds=9, enabled=False, next_run_at=LATER,
-        last_run_at=MOMENT, created_at=MOMENT,
-    ),
     Collections: lambda family: Collection(
         tenant_id=family.tenant_id, name=unique(), description=UNICODE, details=NESTED, created_at=MOMENT,
         last_active_at=LATER,
@@ -545,7 +542,7 @@ EXAMPLES: Mapping[AnyRepository, Callable[[Family], Any]] = {
         depth=3, parent_url=URL, status=200, error_type="timeout", error=UNICODE, content_type="text/html",
         etag=UNICODE, last_modified="Wed", size_bytes=BIG_NUMBER, body_sha256=new_hash(), content_sha256=new_hash(),
         duplicate_of=new_hash(), title=UNICODE, method="scrubjay", content=bytes(range(256)), details=b"\0\xff",
-        duration_ms=5, fetched_at=MOMENT, changed_at=LATER,
+        duration_ms=5, attempts=3, fetched_at=MOMENT, changed_at=LATER,
     ),
     SiteMemories: lambda family: SiteMemory(
         scope_id=new_id("site"), host="höst", tenant_id=family.tenant_id, memory=bytes(range(256)), updated_at=MOMENT,
@@ -577,15 +574,12 @@ EXAMPLES: Mapping[AnyRepository, Callable[[Family], Any]] = {
         embedder=UNICODE, model="mödel", dimensions=3, place=UNICODE, state=GenerationState.RETIRED,
         created_at=MOMENT, live_at=LATER,
     ),
-    IngestQueue: lambda family: QueuedPage(
-        job_id=family.job.id, tenant_id=family.tenant_id, scope_id=new_id("site"), url_hash=new_hash(),
-        created_at=MOMENT,
-    ),
     OperationItems: lambda family: OperationItem(
         operation_id=family.operation.id, key_hash=new_hash(), tenant_id=family.tenant_id, key=URL,
         change=Change.DELETED, state=WorkState.FAILED, content_type="a/b", content_length=BIG_NUMBER, etag=UNICODE,
         content_sha256=new_hash(), content_sha1="1" * 40, content_md5="5" * 32, text_sha256=new_hash(),
-        last_modified_at=MOMENT, document_id=new_id("adoc"), error=UNICODE,
+        last_modified_at=MOMENT, document_id=new_id("adoc"), reason="http_404", error=UNICODE, http_status=404,
+        attempts=3, part_id=new_id("job"),
     ),
     Agents: lambda family: Agent(
         tenant_id=family.tenant_id, name=f"agent-{secrets.token_hex(8)}", address=URL, created_at=MOMENT

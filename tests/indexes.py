@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from tests import servers
 
-from scrubjay.search.index import Index
-from scrubjay.search.opening import open_index
+from scrubjay.index.index import Index
+from scrubjay.index.opening import open_index
 from scrubjay.settings import Settings
 from scrubjay.storage.database import open_database
 
@@ -73,7 +73,7 @@ async def _qdrant() -> AsyncIterator[Place]:
     pytest.importorskip("qdrant_client")
     from qdrant_client import AsyncQdrantClient
 
-    from scrubjay.search.qdrant import QdrantIndex
+    from scrubjay.index.qdrant import QdrantIndex
 
     url = os.environ.get("SCRUBJAY_TEST_QDRANT_URL")
     name = secrets.token_hex(6)

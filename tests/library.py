@@ -9,18 +9,18 @@ from typing import Any
 from sqlalchemy import update
 from tests import indexes
 
-from scrubjay.ingest.catalog import IndexCatalog
-from scrubjay.ingest.cleanup import Cleanup
-from scrubjay.ingest.consistency import Consistency, Differences
-from scrubjay.ingest.documents import Ingester
-from scrubjay.ingest.embedder import Embedder
-from scrubjay.ingest.embedding import WordLlama
-from scrubjay.ingest.indexing import Indexer
-from scrubjay.ingest.texts import TextStore
+from scrubjay.documents.cleanup import Cleanup
+from scrubjay.documents.ingester import Ingester
+from scrubjay.documents.texts import TextStore
+from scrubjay.index.catalog import IndexCatalog
+from scrubjay.index.consistency import Consistency, Differences
+from scrubjay.index.embedder import Embedder
+from scrubjay.index.embedding import WordLlama
+from scrubjay.index.index import Index
+from scrubjay.index.indexing import Indexer
 from scrubjay.model.clock import utc_now
 from scrubjay.model.content import Document, DocumentSource, IncomingDocument, Ingested
 from scrubjay.model.tenant import Principal, Scope, Tenant
-from scrubjay.search.index import Index
 from scrubjay.services.documents import DocumentService
 from scrubjay.services.search import SearchService
 from scrubjay.services.search_cache import SearchCache

@@ -12,18 +12,19 @@ from typing import Any
 
 from tests.site import Reply, Site, SiteRequest
 
-from scrubjay.bootstrap import Scrubjay, open_scrubjay
+from scrubjay.app import Scrubjay, open_scrubjay
 from scrubjay.jobs.signals import JobSignals
 from scrubjay.model.job import Job
 from scrubjay.model.tenant import Principal
 from scrubjay.model.watching import Story, Watch, WatchItem
-from scrubjay.operations.rules import read_destination
+from scrubjay.plans.begin import begin_watch_crawl
+from scrubjay.plans.rules import read_destination
 from scrubjay.settings import Settings
 from scrubjay.storage.outbox import Outbox, OutboxRow
 from scrubjay.storage.watches import Watches
-from scrubjay.watch.opening import open_watcher
-from scrubjay.watch.poll import Outcome, Poller
-from scrubjay.watch.watcher import Watcher
+from scrubjay.watches.opening import open_watcher
+from scrubjay.watches.poll import Outcome, Poller
+from scrubjay.watches.watcher import Watcher
 
 NOON = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
 LONG = (
@@ -153,7 +154,8 @@ async def open_newsroom(settings: Settings, **changes: Any) -> AsyncIterator[New
         clock = Clock()
         crawler = jay.watches._crawler
         destination = partial(read_destination, jay.database)
-        watcher, poller = open_watcher(crawler, JobSignals(jay.cache), destination, clock)
+        begin = partial(begin_watch_crawl, jay.secrets)
+        watcher, poller = open_watcher(crawler, JobSignals(jay.cache), destination, begin, clock)
         try:
             yield Newsroom(jay, await jay.access.open_as_admin(settings.home), watcher, poller, clock)
         finally:

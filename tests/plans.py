@@ -7,11 +7,11 @@ from sqlalchemy import select
 from tests.site import Reply, Site
 from tests.workshop import wait_until
 
-from scrubjay.bootstrap import Scrubjay
-from scrubjay.crawl.urls import normalize_url
-from scrubjay.ingest.consistency import Consistency
+from scrubjay.app import Scrubjay
+from scrubjay.index.consistency import Consistency
 from scrubjay.model.plan import ENDED_STATES, DeletionSettings, Fate, Operation, Plan, PlanState, ScheduleSettings
 from scrubjay.model.tenant import Principal
+from scrubjay.model.urls import normalize_url
 from scrubjay.services.plans import PlanValues
 from scrubjay.storage.documents import DocumentRow, Documents
 from scrubjay.storage.ledger import LedgerRow

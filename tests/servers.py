@@ -29,7 +29,7 @@ import psycopg
 import pymysql
 import pytest
 
-from scrubjay.extract.browser import find_chromium
+from scrubjay.crawler.browser import find_chromium
 from scrubjay.storage import tables
 
 START_SECONDS = 45
@@ -145,7 +145,7 @@ def fresh_mysql_database() -> Iterator[str]:
 def reused_postgres_database() -> Iterator[str]:
     """The address of this process's own database, whose rows are deleted afterwards, and whose tables stay.
 
-    PostgreSQL takes longer to make the tables of Scrubjay and DBOS than most tests take.
+    PostgreSQL takes longer to make the tables than most tests take.
     """
     url = _own_database(fresh_postgres_database)
     yield url
@@ -156,9 +156,7 @@ def reused_postgres_database() -> Iterator[str]:
         )
         query = "SELECT tablename FROM pg_tables WHERE schemaname = %s"
         ours = {name for (name,) in connection.execute(query, ["public"])}
-        theirs = {name for (name,) in connection.execute(query, ["dbos"])}
         names = [table.name for table in reversed(tables.metadata.sorted_tables) if table.name in ours]
-        names += [f"dbos.{name}" for name in theirs - {"dbos_migrations"}]
         for name in names:
             connection.execute(f"DELETE FROM {name}")
 

@@ -1,4 +1,4 @@
-"""What a SharePoint site of the tests has in it: libraries with a log of changes, lists of every column type, pages."""
+"""What a SharePoint site of the tests has in it: libraries, lists of every column type, pages."""
 
 import html
 import itertools
@@ -10,7 +10,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 START = datetime(2026, 1, 5, 8, 0, tzinfo=UTC)
-ADDED, UPDATED, DELETED, RENAMED, MOVED_AWAY, MOVED_INTO = 1, 2, 3, 4, 5, 6
 
 
 def stamp(moment: datetime) -> str:
@@ -46,7 +45,7 @@ class StoredItem:
 
 
 class StoredList:
-    """A list, or a library with its files; every change is in its log."""
+    """A list, or a library with its files."""
 
     base_type = 0
 
@@ -56,8 +55,6 @@ class StoredList:
         self.root = root
         self.fields: list[dict[str, Any]] = []
         self.items: dict[int, StoredItem] = {}
-        self.log: list[tuple[int, int]] = []  # (item, kind of change)
-        self.first_kept = 0  # entries of the log before it are forgotten
         self.clock = START
         self.modified = START
         self.deleted = START
@@ -67,16 +64,6 @@ class StoredList:
         self.clock += timedelta(seconds=1)
         self.modified = self.clock
         return self.clock
-
-    def note(self, item: StoredItem, kind: int) -> None:
-        self.log.append((item.id, kind))
-
-    @property
-    def token(self) -> str:
-        return self.token_at(len(self.log))
-
-    def token_at(self, position: int) -> str:
-        return f"1;3;{self.id};638400000000000000;{position}"
 
     @property
     def deferred(self) -> tuple[str, ...]:
@@ -88,7 +75,7 @@ class StoredList:
     def row(self) -> dict[str, Any]:
         return {
             "Id": self.id, "Title": self.title, "BaseType": self.base_type, "ItemCount": len(self.items),
-            "CurrentChangeToken": {"StringValue": self.token}, "RootFolder": {"ServerRelativeUrl": self.root},
+            "RootFolder": {"ServerRelativeUrl": self.root},
             "LastItemModifiedDate": stamp(self.modified), "LastItemDeletedDate": stamp(self.deleted),
         }  # fmt: skip
 
@@ -99,7 +86,6 @@ class StoredList:
         number = next(self._ids)
         item = StoredItem(number, f"{self.root}/{number}_.000", columns=columns, modified=self.tick())
         self.items[number] = item
-        self.note(item, ADDED)
         return item
 
 
@@ -122,11 +108,9 @@ class StoredLibrary(StoredList):
             item = self.items[number] = StoredItem(
                 number := next(self._ids), whole, content, self.tick(), columns=columns
             )
-            self.note(item, ADDED)
         else:
             item.content, item.modified = content, self.tick()
             item.columns |= columns
-            self.note(item, UPDATED)
         return item
 
     def fill(self, names: Iterable[str], content: bytes) -> None:
@@ -134,7 +118,6 @@ class StoredLibrary(StoredList):
         for name in names:
             number = next(self._ids)
             self.items[number] = StoredItem(number, f"{self.root}/{name}", content, self.tick())
-            self.log.append((number, ADDED))
 
     def add_folder(self, path: str) -> None:
         for end in (*(index for index, mark in enumerate(path) if mark == "/"), len(path)):
@@ -142,15 +125,13 @@ class StoredLibrary(StoredList):
             if not any(item.path == whole for item in self.items.values()):
                 folder = StoredItem(next(self._ids), whole, is_folder=True, modified=self.tick())
                 self.items[folder.id] = folder
-                self.note(folder, ADDED)
 
     def remove(self, path: str) -> None:
-        """A file, or a folder with all that is in it: then only the folder is in the log."""
+        """A file, or a folder with all that is in it."""
         item = self.at(path)
         for each in [each for each in self.items.values() if each is item or each.path.startswith(f"{item.path}/")]:
             del self.items[each.id]
         self.deleted = self.tick()
-        self.note(item, DELETED)
 
     def rename(self, path: str, name: str) -> None:
         """Another name in the same folder or, with slashes, in another one."""
@@ -159,7 +140,6 @@ class StoredLibrary(StoredList):
         for each in self.items.values():
             if each is item or each.path.startswith(f"{before}/"):
                 each.path = after + each.path[len(before) :]
-        self.note(item, RENAMED)
 
 
 def column(name: str, kind: str, title: str | None = None, **more: Any) -> dict[str, Any]:

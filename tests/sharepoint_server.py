@@ -82,7 +82,6 @@ class SharePointServer:
         self.cut_off: set[str] = set()  # downloads that end in the middle
         self.page_size = 5000
         self.threshold: int | None = None  # items above which a filter without an index is refused
-        self.has_changes = True
         self._tokens: dict[str, float] = {}
         self._runner: web.AppRunner | None = None
 
@@ -220,8 +219,6 @@ class SharePointServer:
     ) -> web.StreamResponse:
         if what == "fields":
             return self._page(request, iter(stored.fields), query, ())
-        if what == "GetChanges" and request.method == "POST":
-            return self._changes(stored, (await request.json())["query"])
         if what != "items":
             raise Refusal(404, "-1, Microsoft.SharePoint.Client.ResourceNotFoundException", f"Cannot find {what}.")
         expanded = [name for name in query.get("$expand", "").split(",") if name in stored.deferred]
@@ -253,19 +250,6 @@ class SharePointServer:
             found.append(project(row, query.get("$select"), query.get("$expand"), deferred))
             last = number
         return _answer_json(answer)
-
-    def _changes(self, stored: StoredList, query: Mapping[str, Any]) -> web.Response:
-        if not self.has_changes:
-            raise Refusal(404, "-1, Microsoft.SharePoint.Client.ResourceNotFoundException", "Cannot find GetChanges.")
-        *_, list_id, _, position = query["ChangeTokenStart"]["StringValue"].split(";")
-        if list_id != stored.id or int(position) < stored.first_kept:
-            raise Refusal(500, "-2130575172, Microsoft.SharePoint.SPException", "The changeToken is not valid.")
-        start, limit = int(position), int(query.get("FetchLimit", "1000"))
-        entries = [
-            {"ItemId": item, "ChangeType": kind, "ChangeToken": {"StringValue": stored.token_at(number)}}
-            for number, (item, kind) in enumerate(stored.log[start : start + limit], start + 1)
-        ]
-        return _answer_json({"value": entries})
 
     async def _serve_file(
         self, request: web.Request, site: StoredSite, path: str, what: str, query: Mapping[str, str]

@@ -20,16 +20,11 @@ from tests.sharepoint_app import app_settings
 from tests.sharepoint_server import SharePointServer
 from tests.site import Site
 
-from scrubjay.connectors.feed import FEED
-from scrubjay.connectors.filesystem import FILE
-from scrubjay.connectors.s3 import S3
-from scrubjay.connectors.sharepoint.source import SHAREPOINT
-from scrubjay.connectors.source import Connector, ConnectorType, Tools, secret_context
-from scrubjay.connectors.web_job import WebCrawler
-from scrubjay.crawl.addresses import EgressGuard
-from scrubjay.crawl.fetcher import Network
+from scrubjay.crawler.addresses import EgressGuard
+from scrubjay.crawler.browser import BrowserRenderer
+from scrubjay.crawler.fetcher import Network
+from scrubjay.crawler.web_crawler import WebCrawler
 from scrubjay.errors import JobCancelRequested
-from scrubjay.extract.browser import BrowserRenderer
 from scrubjay.extract.pool import ExtractionPool
 from scrubjay.jobs import control
 from scrubjay.jobs.context import JobContext
@@ -40,6 +35,11 @@ from scrubjay.model.plan import Plan, RepositoryType
 from scrubjay.model.source import SourceItem
 from scrubjay.model.tenant import DEFAULT_TENANT_ID, Tenant
 from scrubjay.settings import Settings
+from scrubjay.sources.feed import FEED
+from scrubjay.sources.filesystem import FILE
+from scrubjay.sources.protocol import Connector, ConnectorType, Tools, secret_context
+from scrubjay.sources.s3 import S3
+from scrubjay.sources.sharepoint.source import SHAREPOINT
 from scrubjay.storage.blobs import open_blob_store
 from scrubjay.storage.cache_memory import MemoryCache
 from scrubjay.storage.database import open_database

@@ -1,4 +1,4 @@
-"""The job room, opened by settings as `bootstrap` does it, but with the kinds of jobs that a test brings."""
+"""The job room, opened by settings as `app` does it, but with the kinds of jobs that a test brings."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -57,11 +57,11 @@ class Workshop:
         self.jobs = JobService(database, self.signals, kinds, self.hub)
 
     @asynccontextmanager
-    async def working(self, *, recorded: bool = True, **changes: Any) -> AsyncIterator[JobEngine]:
+    async def working(self, **changes: Any) -> AsyncIterator[JobEngine]:
         """An engine for as long as the context lasts, with some settings changed for it."""
         settings = self.settings.model_copy(update=changes)
         alone = self.database.dialect == "sqlite"
-        engine = JobEngine(settings, self.database, self.signals, self.kinds, alone=alone, recorded=recorded)
+        engine = JobEngine(settings, self.database, self.signals, self.kinds, alone=alone)
         await engine.start()
         try:
             yield engine

@@ -12,7 +12,7 @@ from time import monotonic
 import anyio
 
 import scrubjay
-from scrubjay.bootstrap import Scrubjay
+from scrubjay.app import Scrubjay
 from scrubjay.errors import Conflict
 from scrubjay.model.crawl_spec import read_spec
 from scrubjay.model.job import JobState

@@ -21,8 +21,8 @@ from playwright.async_api import Browser, Page, async_playwright
 from sample_content import changing_site, fill
 
 from scrubjay.api.app import app_around
-from scrubjay.bootstrap import Scrubjay, open_scrubjay
-from scrubjay.extract.browser import find_chromium
+from scrubjay.app import Scrubjay, open_scrubjay
+from scrubjay.crawler.browser import find_chromium
 from scrubjay.settings import Settings
 from scrubjay.telemetry.logs import configure_logging
 

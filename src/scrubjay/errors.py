@@ -35,6 +35,7 @@ ScrubjayError
     └── SchemaTooNew
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 
@@ -150,6 +151,7 @@ class FetchFailed(ScrubjayError):
     """The page could not be fetched."""
 
     never_sent = False  # nobody was reached, so nothing was asked for
+    attempts = 1
 
     def __init__(self, message: str | None = None, *, error_type: str = "connection", **details: Any) -> None:
         super().__init__(message, error_type=error_type, **details)
@@ -166,6 +168,10 @@ class ExtractionFailed(ScrubjayError):
 
 class JobFailedForGood(ScrubjayError):
     """Trying this job again would not help."""
+
+    def __init__(self, message: str | None = None, *, result: Mapping[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.result = result  # what the job had done until then
 
 
 class FollowerTooSlow(ScrubjayError):

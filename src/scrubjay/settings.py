@@ -31,7 +31,7 @@ def _environment(name: str) -> Any:
 
 
 class Settings(BaseSettings):
-    """One immutable object, made at start and handed down by `bootstrap`."""
+    """One immutable object, made at start and handed down by `app`."""
 
     model_config = SettingsConfigDict(env_prefix="SCRUBJAY_", env_ignore_empty=True, frozen=True, extra="forbid")
 
@@ -126,11 +126,6 @@ class Settings(BaseSettings):
         description="Where the search index is: `postgresql` (in the database, with pgvector), a Qdrant server's "
         "`http(s)://…`, or a folder. Default: `$home/index`.",
     )
-    jobs_database_url: str | None = Field(
-        None,
-        description="Where DBOS keeps its records: SQLite or PostgreSQL. Default: the database if it is "
-        "PostgreSQL, otherwise `$home/jobs.db`.",
-    )
     job_poll_seconds: float = Field(
         1.0, ge=0.05, le=60, description="How often an idle worker looks for jobs that nobody announced."
     )
@@ -148,6 +143,34 @@ class Settings(BaseSettings):
         "auto", description="`human`, `json`, or `auto`: human on a terminal, JSON otherwise."
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least severe level logged.")
+    max_blocks_per_page: int = Field(
+        200_000,
+        ge=100,
+        le=5_000_000,
+        description="Paragraphs, headings, list items, table rows or feed entries kept of one page or file. A page "
+        "with more is cut, and the crawl's result counts it in `limits.blocks_per_page`.",
+    )
+    max_characters_per_page: int = Field(
+        12_000_000,
+        ge=10_000,
+        le=200_000_000,
+        description="Characters read of one page's HTML or of one file's text. Longer ones are cut, and the crawl's "
+        "result counts them in `limits.characters_per_page`.",
+    )
+    max_links_per_page: int = Field(
+        50_000,
+        ge=1,
+        le=1_000_000,
+        description="Links read from one page. A page with more is cut, and the crawl's result counts it in "
+        "`limits.links_per_page`.",
+    )
+    max_sitemap_urls: int = Field(
+        1_000_000,
+        ge=1,
+        le=50_000_000,
+        description="URLs that one crawl reads from all sitemaps together. A crawl that leaves some out says so in "
+        "`limits.sitemap_urls` of its result.",
+    )
     metrics_job_seconds: float = Field(
         600.0, ge=0, le=86_400, description="How long `/metrics` names a crawl after its end."
     )
@@ -229,6 +252,12 @@ class Settings(BaseSettings):
         description="Where domains, what is crawled for them, and job files are, in a folder for each tenant; one that "
         "all processes can reach. Default: `PERSISTENT_STORAGE_PATH`, or `$home/storage`.",
     )
+    tracking_parameters: Annotated[tuple[str, ...], NoDecode] = Field(
+        (),
+        description="More query parameters (comma-separated names; a trailing * is a prefix) that are left out of the "
+        "URL by which a document is known, beside `utm_*`, `fbclid`, `gclid` and their like. Documents that are stored "
+        "already keep their URL.",
+    )
     watch_breaking_sources: int = Field(
         4, ge=2, le=1000, description="Independent sources that make a story breaking when they tell it in the window."
     )
@@ -264,11 +293,19 @@ class Settings(BaseSettings):
         20.0, ge=1, le=600, description="Silence after which a worker's jobs are taken up by another."
     )
 
-    @field_validator("allowed_private_networks", "file_roots", mode="before")
+    @field_validator("allowed_private_networks", "file_roots", "tracking_parameters", mode="before")
     @classmethod
     def _split_list(cls, value: Any) -> Any:
         if isinstance(value, str):
             return tuple(part.strip() for part in value.split(",") if part.strip())
+        return value
+
+    @field_validator("tracking_parameters")
+    @classmethod
+    def _check_tracking_parameters(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for name in value:
+            if not name.removesuffix("*") or set(name.removesuffix("*")) & set("*=&?# "):
+                raise ValueError(f"'{name}' is not the name of a query parameter, such as ref or source_*")
         return value
 
     @field_validator("file_roots")
@@ -299,7 +336,7 @@ class Settings(BaseSettings):
             raise ValueError("it should look like https://login.microsoftonline.com")
         return value.rstrip("/")
 
-    @field_validator("database_url", "jobs_database_url")
+    @field_validator("database_url")
     @classmethod
     def _check_database_url(cls, value: str | None) -> str | None:
         if value is None:
@@ -321,14 +358,6 @@ class Settings(BaseSettings):
         return self.database_url or f"sqlite:///{self.home / 'scrubjay.db'}"
 
     @property
-    def resolved_jobs_database_url(self) -> str:
-        if self.jobs_database_url:
-            return self.jobs_database_url
-        if self.resolved_database_url.startswith(("postgresql", "postgres:")):
-            return self.resolved_database_url
-        return f"sqlite:///{self.home / 'jobs.db'}"
-
-    @property
     def resolved_blob_url(self) -> str:
         return self.blob_url or str(self.home / "blobs")
 
@@ -342,8 +371,8 @@ class Settings(BaseSettings):
 
     @property
     def is_embedded(self) -> bool:
-        """Whether one process owns the data folder (SQLite holds the data or the job records)."""
-        return any(url.startswith("sqlite") for url in (self.resolved_database_url, self.resolved_jobs_database_url))
+        """Whether one process owns the data folder; only PostgreSQL serves several."""
+        return not self.resolved_database_url.startswith(("postgresql", "postgres:"))
 
     @property
     def is_openai_remote(self) -> bool:

@@ -16,7 +16,7 @@ import httpx
 from tests.preloaded import run_command
 
 SCRUBJAY = [sys.executable, "-m", "scrubjay.cli"]
-PATIENCE_SECONDS = 120  # more than anything inside waits for something that is stuck
+PATIENCE_SECONDS = 90  # less than a test may take, so that a command can tell where it is stuck
 # The lock says which process came last; the other two come and go with every look into the database.
 CHANGING = {"lock", "scrubjay.db-wal", "scrubjay.db-shm"}
 

@@ -2,17 +2,20 @@
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from copy import copy
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from typing import Any
 from uuid import UUID
 
 import httpx
 from fastapi import FastAPI
 from fastapi.routing import APIWebSocketRoute, iter_route_contexts
+from starlette.datastructures import State
 
 from scrubjay.api.app import app_around
-from scrubjay.bootstrap import Scrubjay, open_scrubjay
+from scrubjay.app import Scrubjay, open_scrubjay
 from scrubjay.model.ids import new_id, uuid_from_id
 from scrubjay.model.job import Job
 from scrubjay.model.tenant import ApiKey, Principal, Scope
@@ -44,6 +47,25 @@ class Place:
 
     def __str__(self) -> str:
         return f"{self.method} {self.pattern}"
+
+
+@cache
+def app_of_nobody() -> FastAPI:
+    """The application around no Scrubjay: its routes and its OpenAPI document can be read, nothing can be asked."""
+    return app_around(None)  # type: ignore[arg-type]
+
+
+def app_with_shared_routes(jay: Scrubjay) -> FastAPI:
+    """As `app_around`, with the routes of `app_of_nobody`: FastAPI builds them on an app's first request, for most of
+    a second. The list of routes is a copy, so that a test can add its own.
+    """
+    app = copy(app_of_nobody())
+    app.router = copy(app.router)
+    app.router.routes = list(app.router.routes)
+    app.router.middleware_stack = app.router.app
+    app.middleware_stack = None
+    app.state = State({"scrubjay": jay})
+    return app
 
 
 def places(app: FastAPI) -> list[Place]:
@@ -118,7 +140,7 @@ class House:
     def __init__(self, jay: Scrubjay, admin: Principal) -> None:
         self.jay = jay
         self.admin = admin
-        self.app = app_around(jay)
+        self.app = app_with_shared_routes(jay)
 
     async def key(
         self, *scopes: Scope, tenant: str | None = None, rpm: int = PLENTY_RPM, expires_at: datetime | None = None

@@ -47,7 +47,7 @@ def spoil_file(name: str) -> Callable[[Path], object]:
     return lambda home: (home / name).write_bytes(b"this is no database, however long one looks at it" * 20)
 
 
-DATABASE, JOBS = "SCRUBJAY_DATABASE_URL", "SCRUBJAY_JOBS_DATABASE_URL"
+DATABASE = "SCRUBJAY_DATABASE_URL"
 LOGIN = f"jay:{PASSWORD}@"
 CASES = {
     "a database URL that is none": Bad(
@@ -80,18 +80,6 @@ CASES = {
     ),
     "a database file that is something else": Bad(
         ("not a database",), spoil=spoil_file("scrubjay.db"), commands=(KEYS,)
-    ),
-    "a jobs database URL that is none": Bad(
-        ("'jobs_database_url'", "should look like"), {JOBS: "garbage"}, commands=(WORKER,)
-    ),
-    "a jobs database of the wrong kind": Bad(
-        ("'jobs_database_url'", "SQLite or PostgreSQL"), {JOBS: f"mysql://{LOGIN}127.0.0.1:1/x"}, commands=(WORKER,)
-    ),
-    "a jobs database that is not there": Bad(
-        ("127.0.0.1:1", JOBS), {JOBS: f"postgresql://{LOGIN}127.0.0.1:1/x"}, commands=(SERVE, WORKER)
-    ),
-    "a jobs file that is something else": Bad(
-        ("not a database", "jobs.db"), spoil=spoil_file("jobs.db"), commands=(WORKER,)
     ),
     "a cache URL that is none": Bad(
         ("'cache_url'", "redis://"), {"SCRUBJAY_CACHE_URL": f"http://:{PASSWORD}@localhost"}, commands=(WORKER,)
@@ -159,7 +147,7 @@ def test_bad_input_is_one_sentence_and_changes_nothing(home: Path, case: str, co
     after = listing(home.parent)
     # A first start makes the key and the folder for bodies before it can know what else is wrong.
     made = {name for name in after if name not in before}
-    harmless = {"secret.key", "blobs", "spool", "jobs.db", "jobs.db-wal", "jobs.db-shm"}
+    harmless = {"secret.key", "blobs", "spool"}
     assert made <= {f"home/{name}" for name in harmless}
     assert {name: after.get(name) for name in before} == before
 

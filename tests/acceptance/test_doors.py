@@ -19,11 +19,22 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import select, update
-from tests.acceptance.house import ACTION_PATHS, PAGES, PUBLIC_PATHS, House, Key, Place, open_house, places, some_ids
+from tests.acceptance.house import (
+    ACTION_PATHS,
+    PAGES,
+    PUBLIC_PATHS,
+    House,
+    Key,
+    Place,
+    app_of_nobody,
+    open_house,
+    places,
+    some_ids,
+)
 from tests.logbook import Logbook, keep_logbook
 
 from scrubjay import __version__
-from scrubjay.api.app import app_around, create_app
+from scrubjay.api.app import create_app
 from scrubjay.api.middleware import security_headers
 from scrubjay.api.problems import problem_of, problem_response
 from scrubjay.errors import (
@@ -46,7 +57,7 @@ NOWHERE = "redis://:hunter2@127.0.0.1:1/0"
 UNKNOWN_KEY = f"sj_00000000_{'x' * 43}"
 BROWSER = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 # Only their shape is asked about; nothing is opened.
-EVERYWHERE = places(app_around(None))  # type: ignore[arg-type]
+EVERYWHERE = places(app_of_nobody())
 GUARDED = [place for place in EVERYWHERE if place.pattern not in PUBLIC_PATHS]
 
 

@@ -21,7 +21,7 @@ from tests.plans import Planner
 from tests.processes import LEASH, SCRUBJAY, environment
 from tests.receiver import ReceiverProcess, receiver_process
 
-from scrubjay.bootstrap import Scrubjay, open_scrubjay
+from scrubjay.app import Scrubjay, open_scrubjay
 from scrubjay.model.plan import Plan
 from scrubjay.settings import Settings
 from scrubjay.storage.home import ADMIN_KEY_FILE

@@ -11,13 +11,13 @@ from sqlalchemy import func, select
 from tests.chaos.arena import Arena
 from tests.chaos.traffic import Traffic
 
-from scrubjay.crawl.urls import normalize_url
 from scrubjay.errors import Unavailable
-from scrubjay.ingest.consistency import Consistency
+from scrubjay.index.consistency import Consistency
 from scrubjay.model.content import DocumentStatus
 from scrubjay.model.ids import uuid_from_id
 from scrubjay.model.job import FINISHED_STATES
 from scrubjay.model.plan import ENDED_STATES, Fate, Operation, OperationState, PlanState
+from scrubjay.model.urls import normalize_url
 from scrubjay.model.webhook import DeliveryStatus
 from scrubjay.storage.deliveries import DeliveryRow
 from scrubjay.storage.documents import DocumentRow, Documents

@@ -11,7 +11,7 @@ from tests.chaos.relay import Weather
 
 from scrubjay.errors import Unavailable
 from scrubjay.model.job import JobState
-from scrubjay.operations.begin import KIND
+from scrubjay.plans.begin import KIND
 from scrubjay.storage.jobs import JobRow
 from scrubjay.storage.workers import WorkerRow
 

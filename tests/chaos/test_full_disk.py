@@ -20,8 +20,8 @@ from tests.processes import LEASH, SCRUBJAY
 from tests.site import running_site
 from tests.workshop import wait_until
 
-from scrubjay.bootstrap import open_scrubjay
-from scrubjay.crawl.urls import normalize_url
+from scrubjay.app import open_scrubjay
+from scrubjay.model.urls import normalize_url
 from scrubjay.settings import Settings
 from scrubjay.storage.documents import DocumentRow, Documents
 from scrubjay.storage.home import ADMIN_KEY_FILE

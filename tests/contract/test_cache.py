@@ -73,8 +73,6 @@ async def test_a_value_expires(cache: Cache, name: str) -> None:
 async def test_a_time_to_live_must_be_positive(cache: Cache, name: str, ttl_seconds: float) -> None:
     with pytest.raises(InvalidRequest):
         await cache.set(name, b"x", ttl_seconds=ttl_seconds)
-    with pytest.raises(InvalidRequest):
-        await cache.increment(name, ttl_seconds=ttl_seconds)
 
 
 async def test_delete_counts_what_existed(cache: Cache, name: str) -> None:
@@ -84,26 +82,6 @@ async def test_delete_counts_what_existed(cache: Cache, name: str) -> None:
     assert await cache.delete(name + "1") == 0
     assert await cache.delete() == 0
     assert await cache.get(name + "2") is None
-
-
-async def test_concurrent_increments_lose_nothing(cache: Cache, name: str) -> None:
-    counts = await asyncio.gather(*(cache.increment(name, ttl_seconds=TTL) for _ in range(100)))
-    assert sorted(counts) == list(range(1, 101))
-    assert await cache.increment(name, ttl_seconds=TTL, by=-50) == 50
-    assert await cache.get(name) == b"50"
-
-
-async def test_only_the_first_increment_sets_the_expiry(cache: Cache, name: str) -> None:
-    await cache.increment(name, ttl_seconds=0.2)
-    await cache.increment(name, ttl_seconds=TTL)
-    await wait_until_gone(cache, name)
-    assert await cache.increment(name, ttl_seconds=TTL) == 1
-
-
-async def test_text_cannot_be_incremented(cache: Cache, name: str) -> None:
-    await cache.set(name, b"text", ttl_seconds=TTL)
-    with pytest.raises(InvalidRequest, match=name):
-        await cache.increment(name, ttl_seconds=TTL)
 
 
 async def test_200_requests_at_once_with_a_limit_of_60_let_exactly_60_pass(cache: Cache, name: str) -> None:
@@ -181,48 +159,6 @@ async def test_a_limit_of_zero_lets_nothing_pass(cache: Cache, name: str) -> Non
     assert answer == Allowance(allowed=False, remaining=0, reset_seconds=60)
 
 
-async def test_a_lock_has_one_owner_at_a_time(cache: Cache, name: str) -> None:
-    inside = most = entered = 0
-
-    async def work() -> None:
-        nonlocal inside, most, entered
-        async with cache.lock(name, ttl_seconds=TTL, wait_seconds=10) as obtained:
-            assert obtained
-            inside += 1
-            entered += 1
-            most = max(most, inside)
-            await asyncio.sleep(0)
-            inside -= 1
-
-    await asyncio.gather(*(work() for _ in range(10)))
-    assert (entered, most) == (10, 1)
-
-
-async def test_a_lock_that_is_held_is_not_obtained(cache: Cache, name: str) -> None:
-    async with cache.lock(name, ttl_seconds=TTL) as first, cache.lock(name, ttl_seconds=TTL) as second:
-        assert (first, second) == (True, False)
-    async with cache.lock(name, ttl_seconds=TTL) as third:
-        assert third is True
-
-
-async def test_a_lock_is_released_when_the_work_fails(cache: Cache, name: str) -> None:
-    with pytest.raises(ZeroDivisionError):
-        async with cache.lock(name, ttl_seconds=TTL):
-            raise ZeroDivisionError
-    async with cache.lock(name, ttl_seconds=TTL) as obtained:
-        assert obtained is True
-
-
-async def test_an_owner_whose_lock_lapsed_does_not_release_the_next_owners(cache: Cache, name: str) -> None:
-    lapsing = cache.lock(name, ttl_seconds=0.05)
-    assert await lapsing.__aenter__() is True
-    async with cache.lock(name, ttl_seconds=TTL, wait_seconds=5) as next_owner:
-        assert next_owner is True
-        await lapsing.__aexit__(None, None, None)
-        async with cache.lock(name, ttl_seconds=TTL) as third:
-            assert third is False
-
-
 async def test_a_subscriber_gets_everything_in_order(cache: Cache, name: str) -> None:
     async with cache.subscribe(name) as messages:
         for number in range(500):
@@ -257,9 +193,8 @@ async def test_a_wait_for_a_message_may_be_given_up_and_taken_up_again(cache: Ca
 async def test_clear_touches_only_its_prefix(cache: Cache, name: str) -> None:
     for number in range(700):
         await cache.set(f"{name}:a:{number}", b"x", ttl_seconds=TTL)
-    await cache.increment(f"{name}:a:counter", ttl_seconds=TTL)
     await cache.set(f"{name}:b", b"kept", ttl_seconds=TTL)
-    assert await cache.clear(f"{name}:a:") == 701
+    assert await cache.clear(f"{name}:a:") == 700
     assert await cache.clear(f"{name}:a:") == 0
     assert await cache.get(f"{name}:a:5") is None
     assert await cache.get(f"{name}:b") == b"kept"
@@ -293,8 +228,6 @@ async def test_two_processes_share_what_is_in_redis(redis_url: str, name: str) -
     one, two = RedisCache(redis_url), RedisCache(redis_url)
     await one.set(name, b"shared", ttl_seconds=TTL)
     assert await two.get(name) == b"shared"
-    async with one.lock(name + "-lock", ttl_seconds=TTL), two.lock(name + "-lock", ttl_seconds=TTL) as obtained:
-        assert obtained is False
     answers = await asyncio.gather(
         *(each.allow(name + "-rate", limit=60, period_seconds=60, now=MINUTE) for each in (one, two) * 100)
     )
@@ -312,12 +245,10 @@ async def test_every_redis_key_has_our_prefix_and_an_expiry(redis_url: str, name
 
     cache, client = RedisCache(redis_url), Redis.from_url(redis_url)
     await cache.set(name + ":value", b"x", ttl_seconds=TTL)
-    await cache.increment(name + ":count", ttl_seconds=TTL)
     await cache.allow(name + ":rate", limit=5, period_seconds=60)
-    async with cache.lock(name + ":lock", ttl_seconds=TTL):
-        keys = [key async for key in client.scan_iter(match=f"*{name}*", count=1000)]
-        lives = [await client.pttl(key) for key in keys]
-    assert len(keys) == 4
+    keys = [key async for key in client.scan_iter(match=f"*{name}*", count=1000)]
+    lives = [await client.pttl(key) for key in keys]
+    assert len(keys) == 2
     assert all(key.startswith(b"scrubjay:") for key in keys)
     assert all(0 < life <= 2 * TTL * 1000 for life in lives)
     await client.aclose()
@@ -373,10 +304,6 @@ async def test_a_redis_server_that_is_down_is_unavailable_everywhere(name: str) 
         unused.bind(("127.0.0.1", 0))
         cache = RedisCache(f"redis://:hidden-password@127.0.0.1:{unused.getsockname()[1]}/0")
 
-        async def hold() -> None:
-            async with cache.lock(name, ttl_seconds=TTL):
-                pass
-
         async def listen() -> None:
             async with cache.subscribe(name):
                 pass
@@ -386,12 +313,10 @@ async def test_a_redis_server_that_is_down_is_unavailable_everywhere(name: str) 
             cache.get(name),
             cache.set(name, b"x", ttl_seconds=TTL),
             cache.delete(name),
-            cache.increment(name, ttl_seconds=TTL),
             cache.allow(name, limit=1, period_seconds=60),
             cache.publish(name, b"x"),
             cache.clear(name),
             cache.stats(),
-            hold(),
             listen(),
         ):
             with pytest.raises(Unavailable) as failure:
@@ -474,26 +399,21 @@ async def test_a_subscriber_that_left_costs_nothing(name: str) -> None:
 def test_keys_follow_the_specified_patterns() -> None:
     digest = r"[0-9a-f]{32}"
     patterns = {
-        cache_keys.crawl_result("https://a.example/", tenant_id="ten_1"): f"cache:crawl:{digest}",
-        cache_keys.embedding("text", model="m"): f"cache:embed:{digest}",
         cache_keys.query_result("words", tenant_id="ten_1"): f"cache:query:{digest}",
         cache_keys.query_embedding("words", model="m"): f"cache:query_embed:{digest}",
         cache_keys.host_rate("A.Example"): r"rate:a\.example",
         cache_keys.api_rate("f" * 64): f"rate:api:{digest}",
         cache_keys.circuit("A.Example"): r"circuit:a\.example",
-        cache_keys.crawl_lock("https://a.example/", tenant_id="ten_1"): f"lock:crawl:{digest}",
-        cache_keys.query_lock("words", tenant_id="ten_1"): f"lock:query:{digest}",
         cache_keys.robots("https://a.example"): f"cache:robots:{digest}",
     }
-    assert len(patterns) == 10
+    assert len(patterns) == 6
     for key, pattern in patterns.items():
         assert re.fullmatch(pattern, key)
 
 
 def test_what_one_tenant_cached_has_another_key_for_another_tenant() -> None:
     assert cache_keys.query_result("q", tenant_id="a") != cache_keys.query_result("q", tenant_id="b")
-    assert cache_keys.crawl_result("bc", tenant_id="a") != cache_keys.crawl_result("c", tenant_id="ab")
-    assert cache_keys.embedding("t", model="small") != cache_keys.embedding("t", model="large")
+    assert cache_keys.query_result("bc", tenant_id="a") != cache_keys.query_result("c", tenant_id="ab")
 
 
 async def test_an_api_limit_is_counted_per_minute_under_the_specified_key(cache: Cache) -> None:

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from tests.model_server import DIMENSIONS, ModelServer, running_model_server
 
-from scrubjay.crawl.addresses import EgressGuard
-from scrubjay.crawl.endpoints import JsonEndpoint
-from scrubjay.crawl.fetcher import Network
+from scrubjay.crawler.addresses import EgressGuard
+from scrubjay.crawler.endpoints import JsonEndpoint
+from scrubjay.crawler.fetcher import Network
 from scrubjay.errors import Unavailable
-from scrubjay.ingest.embedder import Embedder
-from scrubjay.ingest.embedding import WordLlama
-from scrubjay.ingest.embedding_http import BATCH, HttpEmbedder
-from scrubjay.search.rerank import Reranker
+from scrubjay.index.embedder import Embedder
+from scrubjay.index.embedding import WordLlama
+from scrubjay.index.embedding_http import BATCH, HttpEmbedder
+from scrubjay.index.rerank import Reranker
 
 LOOPBACK = (ip_network("127.0.0.0/8"),)
 HTTP = ("tei", "openai")
@@ -47,7 +47,7 @@ async def embedder(request: pytest.FixtureRequest) -> AsyncIterator[Embedder]:
     if request.param == "minilm":
         if not MINILM:
             pytest.skip("the extra minilm is not installed")
-        from scrubjay.ingest.minilm import MiniLm
+        from scrubjay.index.minilm import MiniLm
 
         local: Embedder = MiniLm()
     else:

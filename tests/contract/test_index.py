@@ -11,12 +11,12 @@ import pytest
 from tests import indexes
 
 from scrubjay.errors import InvalidRequest, Unavailable
+from scrubjay.index.analysis import document_terms, inverse_frequency
+from scrubjay.index.index import Index
+from scrubjay.index.payload import words_of
 from scrubjay.model.content import ChunkContentType, DocumentSource
 from scrubjay.model.ids import new_id
 from scrubjay.model.search import Hit, IndexPoint, KeywordQuery, SearchFilter
-from scrubjay.search.analysis import document_terms, inverse_frequency
-from scrubjay.search.index import Index
-from scrubjay.search.payload import words_of
 
 DIMENSIONS = 4
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)

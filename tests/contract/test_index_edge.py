@@ -10,6 +10,7 @@ import sys
 import textwrap
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from qdrant_edge import Point, SparseVector, UpdateOperation
@@ -17,12 +18,13 @@ from tests import indexes
 from tests.contract.test_index import EVERYTHING, TENANT, find_words, make_point
 
 from scrubjay.errors import Conflict, HomeInUse, IndexCorrupt, Unavailable
+from scrubjay.index import edge
+from scrubjay.index.edge import EdgeIndex
+from scrubjay.index.edge_process import EdgeProcess
+from scrubjay.index.edge_schema import create_shard
+from scrubjay.index.payload import DENSE, WORDS
 from scrubjay.model.ids import new_uuid
 from scrubjay.model.search import IndexPoint
-from scrubjay.search import edge
-from scrubjay.search.edge import EdgeIndex
-from scrubjay.search.edge_schema import create_shard
-from scrubjay.search.payload import DENSE, WORDS
 
 DIMENSIONS = 64
 
@@ -93,7 +95,7 @@ async def test_what_was_answered_survives_kill_9(folder: Path) -> None:
         from pathlib import Path
         sys.path.insert(0, {str(Path(__file__).parents[2])!r})
         from tests.contract.test_index import make_point
-        from scrubjay.search.edge import EdgeIndex
+        from scrubjay.index.edge import EdgeIndex
 
         async def main():
             index = await EdgeIndex.open(Path({str(folder)!r}), 4)
@@ -205,3 +207,19 @@ async def test_leftovers_of_an_unfinished_optimization_are_removed(folder: Path)
     assert await again.count(EVERYTHING) == 1
     assert not (folder / "shard-1").exists()
     await again.close()
+
+
+async def test_an_opening_that_is_stopped_leaves_no_process(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: asyncio.Future[EdgeProcess] = asyncio.get_running_loop().create_future()
+
+    def ask_in_vain(process: EdgeProcess, *_: Any) -> asyncio.Future[Any]:
+        asked.set_result(process)
+        return asyncio.get_running_loop().create_future()
+
+    monkeypatch.setattr(EdgeProcess, "ask", ask_in_vain)
+    opening = asyncio.create_task(EdgeIndex.open(folder, 4))
+    process = await asked
+    opening.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await opening
+    assert process._process.returncode is not None

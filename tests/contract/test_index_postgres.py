@@ -12,10 +12,10 @@ from tests import servers
 from tests.contract.test_index import TENANT, make_point
 from tests.workshop import wait_until
 
+from scrubjay.index import postgres, postgres_graphs, postgres_schema
+from scrubjay.index.index import Index
+from scrubjay.index.opening import open_index
 from scrubjay.model.search import KeywordQuery, SearchFilter
-from scrubjay.search import postgres, postgres_graphs, postgres_schema
-from scrubjay.search.index import Index
-from scrubjay.search.opening import open_index
 from scrubjay.settings import Settings
 from scrubjay.storage.database import Database, open_database
 

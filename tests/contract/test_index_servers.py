@@ -6,7 +6,7 @@ import pytest
 from tests import servers
 
 from scrubjay.errors import ConfigurationError, Unavailable
-from scrubjay.search.opening import open_index
+from scrubjay.index.opening import open_index
 from scrubjay.settings import Settings
 from scrubjay.storage.database import open_database
 

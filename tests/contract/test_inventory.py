@@ -9,10 +9,10 @@ import pytest
 import pytest_asyncio
 from tests.openai_server import KEY, OpenAiServer, running_openai_server
 
-from scrubjay.backend.protocol import NewFile, StoreFile, StoreSearch, Window
-from scrubjay.bootstrap import Scrubjay, open_scrubjay
+from scrubjay.app import Scrubjay, open_scrubjay
 from scrubjay.errors import FetchFailed, Forbidden, InvalidRequest, NotFound, Unavailable
 from scrubjay.model.tenant import Principal, Scope
+from scrubjay.openai.protocol import NewFile, StoreFile, StoreSearch, Window
 from scrubjay.services.inventory import InventoryService
 from scrubjay.settings import Settings
 

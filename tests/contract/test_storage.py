@@ -37,7 +37,7 @@ from scrubjay.model.content import Tag
 from scrubjay.model.crawl_spec import CrawlStrategy
 from scrubjay.model.crawling import CrawledPage, FrontierItem, FrontierStatus, PageSeen, SiteMemory
 from scrubjay.model.ids import new_id
-from scrubjay.model.job import Job, JobEvent, JobPriority, JobState, Schedule, Worker
+from scrubjay.model.job import Job, JobEvent, JobPriority, JobState, Worker
 from scrubjay.model.plan import LedgerEntry, Plan
 from scrubjay.model.tenant import ApiKey, Tenant
 from scrubjay.settings import Settings
@@ -56,7 +56,6 @@ from scrubjay.storage.keys import ApiKeys
 from scrubjay.storage.ledger import Ledger
 from scrubjay.storage.operations import Operations
 from scrubjay.storage.plans import Plans
-from scrubjay.storage.schedules import Schedules
 from scrubjay.storage.sign_ins import SignIns
 from scrubjay.storage.site_memories import SiteMemories
 from scrubjay.storage.tags import DocumentTagRow, Tags
@@ -1082,35 +1081,6 @@ async def test_an_expired_lease_is_handed_out_again_and_fences_the_first(databas
     assert {item.url_hash for item in expired} == {third.url_hash, second[1].url_hash}
 
 
-async def test_exactly_one_process_takes_a_tick(databases: Sequence[Database], family: Family) -> None:
-    schedule = Schedule(tenant_id=family.tenant_id, name="s", kind="k", interval_seconds=60, next_run_at=MOMENT)
-    await save(databases[0], Schedules, schedule)
-
-    async def move_on(database: Database) -> bool:
-        async with database.writing() as connection:
-            return await Schedules(connection).move_on(schedule, MOMENT + timedelta(seconds=60), LATER)
-
-    taken = await together(*(move_on(database) for database in (list(databases) * 10)[:10]))
-    assert sorted(taken) == [False] * 9 + [True]
-    async with databases[0].reading() as connection:
-        moved = await Schedules(connection).find_by_name(family.tenant_id, "s")
-    assert moved == replace(schedule, next_run_at=MOMENT + timedelta(seconds=60), last_run_at=LATER)
-
-
-async def test_only_enabled_schedules_are_due_and_move_on(database: Database, family: Family) -> None:
-    def schedule(name: str, **changes: Any) -> Schedule:
-        return Schedule(tenant_id=family.tenant_id, name=name, kind="k", **{"next_run_at": MOMENT, **changes})
-
-    earlier = schedule("earlier", next_run_at=MOMENT - timedelta(seconds=1))
-    due, disabled = schedule("due"), schedule("disabled", enabled=False)
-    future = schedule("future", next_run_at=MOMENT + timedelta(microseconds=1))
-    await save(database, Schedules, due, earlier, disabled, future)
-    async with database.writing() as connection:
-        mine = [each for each in await Schedules(connection).due(MOMENT) if each.tenant_id == family.tenant_id]
-        assert mine == [earlier, due]
-        assert not await Schedules(connection).move_on(disabled, LATER, MOMENT)
-
-
 async def test_a_depth_first_lease_takes_the_deepest_and_newest_first(database: Database, family: Family) -> None:
     await save_many(database, Frontier, [found(family, number, depth=number % 3) for number in range(6)])
     taken = await lease(database, family, 3, strategy=CrawlStrategy.DFS)
@@ -1176,10 +1146,16 @@ async def test_a_confirmed_page_keeps_its_content_and_belongs_to_the_new_job(
         await pages.confirm("site_x", "job_2", [seen])
         confirmed = await pages.of_job("job_2")
         known = await pages.known("site_x", [f"{1:064}", f"{9:064}"])
+        elsewhere = await pages.known_elsewhere(family.tenant_id, "site_y", [f"{1:064}", f"{2:064}", f"{9:064}"])
+        assert await pages.known_elsewhere(family.tenant_id, "site_x", [f"{1:064}"]) == {}
+        assert await pages.known_elsewhere("ten_other", "site_y", [f"{1:064}"]) == {}
     assert [(page.content, page.depth, page.error_type, page.fetched_at) for page in confirmed] == [
         (b"text", 4, "timeout", LATER)
     ]
     assert {url_hash: (page.etag, page.details) for url_hash, page in known.items()} == {f"{1:064}": ("e", b"details")}
+    assert {url_hash: [page.scope_id for page in found] for url_hash, found in elsewhere.items()} == {
+        f"{1:064}": ["site_x"]
+    }
 
 
 async def test_the_first_page_with_a_content_is_found_within_its_job(database: Database, family: Family) -> None:
@@ -1236,8 +1212,12 @@ async def test_a_site_memory_is_replaced_and_the_newest_of_a_host_is_found(datab
         memories = SiteMemories(connection)
         for each in (memory("a", b"1", MOMENT), memory("a", b"2", MOMENT), memory("b", b"3", LATER)):
             await memories.put(each)
-        recalled = await memories.recall(family.tenant_id, "a", "example.org")
+        of_a_scope = await memories.recall(family.tenant_id, "example.org")
+        await memories.put(memory(family.tenant_id, b"4", MOMENT))
+        recalled = await memories.recall(family.tenant_id, "example.org")
         newest = await memories.newest_of_host(family.tenant_id, "example.org")
-        assert await memories.recall("ten_other", "a", "example.org") is None
+        assert await memories.recall("ten_other", "example.org") is None
         assert await memories.newest_of_host("ten_other", "example.org") is None
-    assert (recalled and recalled.memory, newest and newest.memory) == (b"2", b"3")
+    assert (of_a_scope and of_a_scope.memory, newest and newest.memory) == (b"3", b"3")
+    assert recalled is not None
+    assert recalled.memory == b"4"

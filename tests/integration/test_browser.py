@@ -11,11 +11,11 @@ import pytest
 import pytest_asyncio
 from tests import servers
 
-from scrubjay.crawl.addresses import EgressGuard
+from scrubjay.crawler.addresses import EgressGuard
+from scrubjay.crawler.browser import BrowserRenderer
+from scrubjay.crawler.page_extractor import PageExtractor
 from scrubjay.errors import FetchFailed, Unavailable, UrlBlocked
 from scrubjay.extract import ExtractOptions, Verdict
-from scrubjay.extract.ai import PageExtractor
-from scrubjay.extract.browser import BrowserRenderer
 from scrubjay.extract.pool import ExtractionPool
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]

@@ -8,13 +8,13 @@ import pytest
 from tests.library import Library, open_library, shared_embedder
 
 from scrubjay.errors import IndexElsewhere
-from scrubjay.ingest.catalog import IndexCatalog
-from scrubjay.ingest.embedder import Embedder, Vectors
-from scrubjay.ingest.indexing import Indexer
+from scrubjay.index.catalog import IndexCatalog
+from scrubjay.index.embedder import Embedder, Vectors
+from scrubjay.index.index import Index
+from scrubjay.index.indexing import Indexer
 from scrubjay.model.clock import utc_now
 from scrubjay.model.content import GenerationState
 from scrubjay.model.search import VectorTrust
-from scrubjay.search.index import Index
 from scrubjay.settings import Settings
 from scrubjay.storage.documents import Documents
 from scrubjay.storage.generations import Generations

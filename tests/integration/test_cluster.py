@@ -1,6 +1,7 @@
-"""A crawl that several workers share (`connectors/web_shards.py`): no page twice, no host asked by two at a time."""
+"""A crawl that several workers share (`crawler/sharded_run.py`): no page twice, no host asked by two at a time."""
 
 import signal
+import subprocess
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -17,7 +18,7 @@ from tests.many_hosts import ManyHosts, many_hosts
 from tests.processes import WorkerProcesses, worker_processes
 from tests.workshop import wait_until
 
-from scrubjay.bootstrap import Scrubjay, open_scrubjay
+from scrubjay.app import Scrubjay, open_scrubjay
 from scrubjay.errors import Conflict
 from scrubjay.model.crawl_spec import read_spec
 from scrubjay.model.job import FINISHED_STATES, Job, JobRequest, JobState
@@ -67,6 +68,18 @@ class Cluster:
     async def shards(self, job: Job) -> list[Job]:
         async with self.jay.database.reading() as connection:
             return list(await Jobs(connection).parts(job.id))
+
+    async def a_worker_of(self, job: Job) -> subprocess.Popen[bytes]:
+        """The process that runs a shard of this crawl; another may run none, whatever it was given before."""
+
+        async def found() -> subprocess.Popen[bytes] | None:
+            running = {part.worker_id for part in await self.shards(job) if part.state is JobState.RUNNING}
+            async with self.jay.database.reading() as connection:
+                pids = [worker.pid for worker in await Workers(connection).all() if worker.id in running]
+            return next((self.processes.alive[pid] for pid in pids if pid in self.processes.alive), None)
+
+        process: subprocess.Popen[bytes] = await wait_until(found, "a worker has a shard", seconds=30)
+        return process
 
     async def finish(self, job: Job, *states: JobState) -> Job:
         async def there() -> Job | None:
@@ -165,7 +178,7 @@ async def test_a_killed_workers_shards_go_on_elsewhere_and_only_pages_under_way_
     async with many_hosts(24, 12, answer_seconds=0.03) as site:
         job = await cluster.start(site, delay_ms=50)
         await cluster.fetched(site, 80)
-        victim = next(iter(cluster.processes.alive.values()))
+        victim = await cluster.a_worker_of(job)
         cluster.processes.kill(victim)
         killed_at = time.monotonic()
         job = await cluster.finish(job)
@@ -213,7 +226,7 @@ async def test_a_worker_that_was_frozen_asks_for_nothing_once_others_have_its_sh
     async with many_hosts(16, 40, answer_seconds=0.005) as site:
         job = await cluster.start(site, delay_ms=100)
         await cluster.fetched(site, 60)
-        frozen = next(iter(cluster.processes.alive.values()))
+        frozen = await cluster.a_worker_of(job)
         frozen.send_signal(signal.SIGSTOP)
         try:
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import nullcontext
+from datetime import timedelta
 from ipaddress import ip_network
 from itertools import pairwise
 from typing import Any
@@ -12,19 +13,21 @@ import pytest_asyncio
 from tests.site import Reply, Site, redirect, running_site
 from tests.workshop import wait_until
 
-from scrubjay.bootstrap import Scrubjay, open_scrubjay
-from scrubjay.connectors.web_batch import Batch, BatchWriter
+from scrubjay.app import Scrubjay, open_scrubjay
+from scrubjay.crawler.batch import Batch, BatchWriter
 from scrubjay.errors import Conflict, HostBlocked, InvalidRequest, Unavailable, UrlBlocked
 from scrubjay.extract.pool import ExtractionPool
+from scrubjay.model.clock import utc_now
 from scrubjay.model.crawl_spec import read_spec
 from scrubjay.model.crawling import HostSettings
-from scrubjay.model.extraction import ExtractOptions
+from scrubjay.model.extraction import ExtractLimits, ExtractOptions
 from scrubjay.model.job import FINISHED_STATES, Job, JobRequest, JobState
 from scrubjay.model.tenant import Principal
 from scrubjay.services.crawls import page_record
 from scrubjay.settings import Settings
 from scrubjay.storage.crawled_pages import CrawledPages
 from scrubjay.storage.hosts import Hosts
+from scrubjay.storage.jobs import Jobs
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -68,7 +71,7 @@ async def pool() -> AsyncIterator[ExtractionPool]:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def crawler(settings: Settings, pool: ExtractionPool, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Crawler]:
-    monkeypatch.setattr("scrubjay.bootstrap.ground.open_pool", lambda _: nullcontext(pool))
+    monkeypatch.setattr("scrubjay.app.resources.open_pool", lambda _: nullcontext(pool))
     chosen = settings.model_copy(update={"allowed_private_networks": (ip_network("127.0.0.0/8"),)})
     async with open_scrubjay(chosen, working=True) as jay:
         yield Crawler(jay, await jay.access.open_as_admin(settings.home))
@@ -143,7 +146,7 @@ async def test_depth_first_goes_to_the_bottom_of_the_first_link_first(crawler: C
 async def test_with_nothing_under_way_pages_do_not_wait_for_more_to_be_written(
     crawler: Crawler, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("scrubjay.connectors.web.BATCH_SECONDS", 600)
+    monkeypatch.setattr("scrubjay.crawler.loop.BATCH_SECONDS", 600)
     for number in range(5):
         site.add(f"/{number or ''}", link(f"/{number + 1}"))
     site.add("/5", link())
@@ -170,23 +173,121 @@ async def test_best_first_follows_what_fits_the_keywords(crawler: Crawler, site:
     assert result["refused_links"]["irrelevant"] == 3
 
 
+async def test_a_concurrent_depth_first_crawl_spends_its_budget_on_the_first_branch(
+    crawler: Crawler, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scrubjay.crawler.frontier.RANK_SECONDS", 600)
+    site.add("/", link("/a", "/b", "/c"))
+    for branch in "abc":
+        site.add(f"/{branch}", link(*(f"/{branch}{number}" for number in range(4))))
+        for number in range(4):
+            site.add(f"/{branch}{number}", link(f"/{branch}{number}x"))
+            site.add(f"/{branch}{number}x", link())
+
+    result = await crawler.crawl(site.url, strategy="dfs", max_pages=12, concurrency=16, host_concurrency=16)
+
+    first = {"/a", *(f"/a{number}{end}" for number in range(4) for end in ("", "x"))}
+    assert set(asked(site)) == {"/", "/b", "/b0", *first}
+    assert result["fetched"] == 12
+
+
+async def test_a_concurrent_best_first_crawl_spends_its_budget_on_what_fits(
+    crawler: Crawler, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scrubjay.crawler.frontier.RANK_SECONDS", 600)
+    others = [f"/other{number}" for number in range(60)]
+    listed = "".join(f"<url><loc>{site.url}{path}</loc></url>" for path in (*others, "/hidden"))
+    site.sitemap = f"<urlset>{listed}</urlset>"
+    site.add("/", link(*others[:20], "/acorns"))
+    site.add("/acorns", link(*(f"/acorns/{number}" for number in range(5))) + '<a href="/hidden">acorns</a>')
+    for path in (*others, "/hidden", *(f"/acorns/{number}" for number in range(5))):
+        site.add(path, link())
+
+    await crawler.crawl(site.url, strategy="best_first", keywords=["acorns"], max_pages=8, concurrency=16)
+
+    assert set(asked(site)) == {"/", "/acorns", "/hidden", *(f"/acorns/{number}" for number in range(5))}
+
+
+async def test_a_slow_page_does_not_hold_back_a_best_first_crawl_for_long(
+    crawler: Crawler, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scrubjay.crawler.frontier.RANK_SECONDS", 0.01)
+    released = asyncio.Event()
+
+    async def slow(_: Any) -> Reply:
+        await released.wait()
+        return Reply(link())
+
+    async def last(_: Any) -> Reply:
+        released.set()
+        return Reply(link())
+
+    site.add("/", link("/acorns", "/other"))
+    site.pages["/acorns"] = slow
+    site.pages["/other"] = last
+
+    result = await crawler.crawl(site.url, strategy="best_first", keywords=["acorns"])
+
+    assert result["pages"] == 3
+
+
 async def test_depth_and_pages_are_limits(crawler: Crawler, site: Site) -> None:
     for number in range(10):
         site.add(f"/{number}" if number else "/", link(f"/{number + 1}", f"/leaf{number}"))
         site.add(f"/leaf{number}", link())
 
-    await crawler.crawl(site.url, max_depth=2)
+    result = await crawler.crawl(site.url, max_depth=2)
     assert set(asked(site)) == {"/", "/1", "/leaf0", "/2", "/leaf1"}
+    assert result["limits"] == {"max_depth": 2}
+    assert (await crawler.crawl(site.url, max_depth=2))["limits"] == {"max_depth": 2}  # of unchanged pages, too
 
     site.forget()
     result = await crawler.crawl(site.url, max_pages=4, refresh=True)
     assert len(asked(site)) == 4
     assert result["fetched"] == 4
     assert result["left_in_queue"] > 0
+    assert result["limits"] == {"max_pages": result["left_in_queue"]}
 
     site.forget()
-    await crawler.crawl(site.url, max_depth=0, refresh=True)
+    result = await crawler.crawl(site.url, max_depth=0, refresh=True)
     assert asked(site) == ["/"]
+    assert result["limits"] == {}
+
+
+async def test_a_crawl_that_no_limit_cut_names_none(crawler: Crawler, site: Site) -> None:
+    site.add("/", link("/a", "/b"))
+    site.add("/a", link("/", "/b", "/a#part", "https://elsewhere.example/"))
+    site.add("/b", link("/", "/a"))
+
+    result = await crawler.crawl(site.url, max_depth=1, max_pages=3)
+
+    assert (result["pages"], result["limits"]) == (3, {})
+
+
+async def test_every_limit_that_cuts_a_crawl_is_in_its_result(crawler: Crawler, site: Site) -> None:
+    site.add("/", link("/1", "/2", "/3", "/x/x/x/x/x"))
+    for path in ("/1", "/2", "/3"):
+        site.add(path, link())
+
+    result = await crawler.crawl(site.url, max_pages_per_host=2)
+    assert result["limits"] == {"max_pages_per_host": 2, "traps": 1}
+
+
+async def test_pages_and_sitemaps_beyond_a_limit_are_counted(
+    crawler: Crawler, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(crawler.jay.crawls._crawler.pool, "limits", ExtractLimits(links=2))
+    monkeypatch.setattr("scrubjay.crawler.seeds.URLS_PER_PAGE", 1)
+    listed = "".join(f"<url><loc>{site.url}/{number}</loc></url>" for number in range(1, 5))
+    site.sitemap = f"<urlset>{listed}</urlset>"
+    site.add("/", link("/1", "/2", "/3"))
+    for number in range(1, 5):
+        site.add(f"/{number}", link())
+
+    result = await crawler.crawl(site.url, max_pages=3)
+    assert (result["limits"]["links_per_page"], result["limits"]["sitemap_urls"]) == (1, 1)
+    result = await crawler.crawl(site.url, max_pages=3)
+    assert (result["unchanged"], result["limits"]["links_per_page"]) == (3, 1)
 
 
 @pytest.mark.parametrize(
@@ -248,10 +349,12 @@ async def test_robots_txt_that_cannot_be_had_means_not_now(crawler: Crawler, sit
     site.pages["/robots.txt"] = Reply("broken", 503)
     site.add("/", link())
 
-    result = await crawler.crawl(site.url, retries=0)
+    job = await crawler.finish(await crawler.start(site.url, retries=0))
 
     assert asked(site) == []
-    assert result["errors"] == {"robots_unreachable": 1}
+    assert job.state is JobState.FAILED
+    assert job.result is not None
+    assert job.result["errors"] == job.result["report"]["reasons"] == {"robots_unreachable": 1}
 
 
 async def test_noindex_and_nofollow_are_obeyed(crawler: Crawler, site: Site) -> None:
@@ -391,10 +494,32 @@ async def test_an_unchanged_page_costs_a_304_and_keeps_its_links_and_text(crawle
 
         assert set(site.generated.paths) <= set(site.counts)
     assert second["unchanged"] == second["pages"] - 1
+    assert second["bytes"] == pytest.approx(first["bytes"], rel=0.05), "unchanged pages count with their stored size"
+    assert second["hosts"]["127.0.0.1"]["bytes"] == second["bytes"]
     assert {path for path, page in after.items() if page["markdown"] != before[path]["markdown"]} == {"/page/3"}
     assert after["/page/3"]["changed_at"] > before["/page/3"]["changed_at"]
     assert after["/page/4"]["changed_at"] == before["/page/4"]["changed_at"]
     assert after["/page/4"]["crawled_at"] > before["/page/4"]["crawled_at"]
+
+
+async def test_the_history_is_in_the_order_in_which_crawls_finished(crawler: Crawler) -> None:
+    moment = utc_now()
+    async with crawler.jay.database.writing() as connection:
+        for number, seconds in enumerate((90, 10, 50)):
+            await Jobs(connection).add(
+                Job(
+                    tenant_id=crawler.who.tenant_id,
+                    kind="crawl",
+                    state=JobState.COMPLETED,
+                    created_at=moment + timedelta(seconds=number),
+                    started_at=moment + timedelta(seconds=number),
+                    finished_at=moment + timedelta(seconds=seconds),
+                )
+            )
+    history = await crawler.jay.job_history.recent(crawler.who)
+    finished = [each.finished_at for each in history.crawls]
+    assert len(finished) >= 3
+    assert finished == sorted(finished)
 
 
 async def test_a_page_that_fails_later_keeps_what_it_said_and_one_that_is_gone_does_not(
@@ -474,7 +599,7 @@ async def test_every_fault_of_the_zoo_is_one_recorded_failure_and_the_crawl_goes
 
     result = await crawler.crawl(
         site.url, timeout_seconds=5, max_bytes=3_000_000, retries=0, extent="anywhere", max_depth=1,
-        host_concurrency=32, concurrency=32, respect_robots=False,
+        host_concurrency=32, concurrency=32, respect_robots=False, max_failed_share=1,
     )  # fmt: skip
 
     pages = await crawler.pages(result)
@@ -527,7 +652,12 @@ async def test_what_repeats_across_a_host_is_learned_and_dropped(crawler: Crawle
     assert all("found acorn" in pages[path]["markdown"] for path in paths)
 
     again = await crawler.pages(await crawler.crawl(site.url, refresh=True))
-    assert [path for path in paths if "spring catalogue" in (again[path]["markdown"] or "")] == []
+    assert [path for path in paths if "spring catalogue" in (again[path]["markdown"] or "")] == having
+
+    for number, path in enumerate(paths):
+        site.add(path, page(number + 100))
+    changed = await crawler.pages(await crawler.crawl(site.url))
+    assert [path for path in paths if "spring catalogue" in (changed[path]["markdown"] or "")] == []
 
 
 async def test_credentials_are_sealed_in_the_job_and_sent_to_the_start_only(crawler: Crawler) -> None:
@@ -603,7 +733,7 @@ async def test_the_limit_of_pages_is_exact_while_pages_end_during_a_write(
 async def test_an_address_whose_lease_ran_out_while_it_waits_is_not_taken_up_twice(
     crawler: Crawler, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("scrubjay.crawl.frontier.LEASE_SECONDS", 0.1)
+    monkeypatch.setattr("scrubjay.crawler.frontier.LEASE_SECONDS", 0.1)
     paths = [f"/{number}" for number in range(12)]
     site.add("/", link(*paths))
     for path in paths:
@@ -698,7 +828,7 @@ async def test_a_page_that_asks_not_to_be_indexed_any_more_is_not_kept(crawler: 
     await crawler.crawl(site.url)
     site.pages["/shy"] = Reply(link(), headers={"X-Robots-Tag": "noindex"})
 
-    pages = await crawler.pages(await crawler.crawl(site.url, refresh=True))
+    pages = await crawler.pages(await crawler.crawl(site.url))
 
     assert (pages["/shy"]["error_type"], pages["/shy"]["markdown"]) == ("noindex", None)
 
@@ -766,6 +896,7 @@ async def test_a_crawl_out_of_time_does_not_wait_for_slow_hosts(crawler: Crawler
         result = await crawler.crawl(site.url, max_seconds=2, use_sitemaps=False)
 
     assert result["left_in_queue"] >= 1
+    assert result["limits"] == {"max_seconds": result["left_in_queue"]}
     assert result["failed"] == 0
 
 
@@ -784,7 +915,7 @@ async def test_sitemaps_are_asked_for_no_faster_than_robots_txt_allows(crawler: 
 
 async def test_slow_hosts_do_not_keep_others_waiting(crawler: Crawler, monkeypatch: pytest.MonkeyPatch) -> None:
     # What only waits for its turn is not let finish, however long that may take.
-    monkeypatch.setattr("scrubjay.connectors.web.LETTING_FINISH_SECONDS", 600)
+    monkeypatch.setattr("scrubjay.crawler.loop.LETTING_FINISH_SECONDS", 600)
     async with running_site(hosts=4) as site:
         site.robots = lambda request: Reply(
             "" if "0.4:" in request.host else "User-agent: *\nCrawl-delay: 20\n", content_type="text/plain"
@@ -807,8 +938,8 @@ async def test_slow_hosts_do_not_keep_others_waiting(crawler: Crawler, monkeypat
 async def test_a_cache_that_does_not_answer_for_a_while_fails_no_page(
     crawler: Crawler, monkeypatch: pytest.MonkeyPatch, patience: int
 ) -> None:
-    monkeypatch.setattr("scrubjay.connectors.web_pages.OUTAGE_SECONDS", 0.2)
-    monkeypatch.setattr("scrubjay.connectors.web_pages.MAX_OUTAGES", patience)
+    monkeypatch.setattr("scrubjay.crawler.pages.OUTAGE_SECONDS", 0.2)
+    monkeypatch.setattr("scrubjay.crawler.pages.MAX_OUTAGES", patience)
     async with running_site(pages=60) as site:
         site.latency_seconds = 0.01
         job = await crawler.start(site.url, concurrency=4)
@@ -833,7 +964,7 @@ async def test_a_cache_that_does_not_answer_for_a_while_fails_no_page(
 async def test_a_page_is_not_fetched_again_because_it_could_not_be_kept(
     crawler: Crawler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("scrubjay.connectors.web_pages.OUTAGE_SECONDS", 0.05)
+    monkeypatch.setattr("scrubjay.crawler.pages.OUTAGE_SECONDS", 0.05)
     put, refusals = type(crawler.jay.blobs).put, 0
 
     async def refuse(self: Any, data: bytes) -> Any:
@@ -901,7 +1032,7 @@ async def test_the_progress_reaches_its_total(crawler: Crawler) -> None:
 async def test_a_robots_txt_that_breaks_in_the_middle_is_waited_for(
     crawler: Crawler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("scrubjay.connectors.web_pages.ROBOTS_UNREACHABLE_SECONDS", 0.4)
+    monkeypatch.setattr("scrubjay.crawler.pages.ROBOTS_UNREACHABLE_SECONDS", 0.4)
     monkeypatch.setattr("scrubjay.storage.cache_keys.ROBOTS_UNREACHABLE_SECONDS", 0.2)
     async with running_site(pages=60) as site:
         site.latency_seconds = 0.02
@@ -935,7 +1066,7 @@ async def test_a_start_that_is_written_in_several_ways_is_one_start(crawler: Cra
 async def test_what_is_learned_of_more_hosts_than_fit_into_memory_is_kept(
     crawler: Crawler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("scrubjay.connectors.web_batch.MAX_MEMORIES", 1)
+    monkeypatch.setattr("scrubjay.crawler.batch.MAX_MEMORIES", 1)
     async with running_site(hosts=3) as site:
         site.add("/", link(site.url_at(2) + "/b", site.url_at(3) + "/c"))
         site.add("/b", link(site.url + "/d"))

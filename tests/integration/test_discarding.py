@@ -7,9 +7,9 @@ from datetime import timedelta
 import pytest
 from tests.library import Library, open_library
 
+from scrubjay.documents.discarding import destroy_discarded
+from scrubjay.documents.texts import INLINE_BYTES
 from scrubjay.errors import BlobMissing
-from scrubjay.ingest.discarding import destroy_discarded
-from scrubjay.ingest.texts import INLINE_BYTES
 from scrubjay.model.tenant import Principal
 from scrubjay.settings import Settings
 
@@ -83,7 +83,7 @@ async def test_a_body_that_a_dead_process_did_not_put_aside_goes_too(
         raise ConnectionError("gone")
 
     with monkeypatch.context() as patch:
-        patch.setattr("scrubjay.ingest.cleanup.put_aside", die)
+        patch.setattr("scrubjay.documents.cleanup.put_aside", die)
         await library.documents.purge(who, [made.document_id])
         with pytest.raises(ConnectionError):
             await library.indexer.drain()

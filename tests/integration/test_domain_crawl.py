@@ -4,6 +4,7 @@ import csv
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import nullcontext
+from dataclasses import replace
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,9 @@ from tests.sharepoint_server import SharePointServer, running_sharepoint
 from tests.site import Site, running_site
 from tests.workshop import wait_until
 
-from scrubjay.backend.protocol import StoreSearch
-from scrubjay.bootstrap import Scrubjay, open_scrubjay
-from scrubjay.connectors.sharepoint import client
+from scrubjay.app import Scrubjay, open_scrubjay
+from scrubjay.documents.cleanup import retire
+from scrubjay.documents.uploads import INGEST_KIND
 from scrubjay.domains.folders import EMBEDDED, FAILED
 from scrubjay.domains.maps import COLUMNS, FILES_MAP, SHAREPOINT_MAP, VECTORSTORE_MAP
 from scrubjay.domains.orders import (
@@ -30,10 +31,23 @@ from scrubjay.domains.orders import (
     CrawlOrder,
     CrawlScope,
 )
+from scrubjay.errors import Conflict
 from scrubjay.extract.pool import ExtractionPool
+from scrubjay.model.content import Document, IncomingDocument, IngestOutcome
 from scrubjay.model.job import Job, JobState
+from scrubjay.model.plan import Fate, Plan
+from scrubjay.model.search import SearchRequest
 from scrubjay.model.tenant import Principal
+from scrubjay.openai.ids import collection_id_of
+from scrubjay.openai.protocol import StoreSearch
 from scrubjay.settings import Settings
+from scrubjay.sources.sharepoint import client
+from scrubjay.storage.documents import DocumentRow, Documents
+from scrubjay.storage.inventory import VectorStoreFiles
+from scrubjay.storage.ledger import Ledger
+from scrubjay.storage.operation_items import OperationItems
+from scrubjay.storage.operations import Operations
+from scrubjay.storage.plans import Plans
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -78,10 +92,10 @@ class Librarian:
 
     async def done(self, *args: Any, **order: Any) -> Mapping[str, Any]:
         job = await self.crawl(*args, **order)
-        assert job.state is JobState.COMPLETED, job.error
         result = job.result or {}
         data: Mapping[str, Any] = result["data"]
         assert result["ok"] is not any("errors" in data.get(step, {}) for step in ("download", "process", "embed"))
+        assert job.state is (JobState.COMPLETED if result["ok"] else JobState.FAILED), job.error
         return data
 
     def folder(self, kind: str = "01_files", source: str = "source01") -> Path:
@@ -129,6 +143,22 @@ class Librarian:
         found = await self.jay.inventory.search(self.who, self.store_id, StoreSearch(queries=(query,), limit=50))
         return {str(item["filename"]) for item in found}
 
+    async def documents(self) -> dict[str, Document]:
+        """URL → document, of those in the store, deleted ones too."""
+        async with self.jay.database.reading() as connection:
+            mine = DocumentRow.collection_id == collection_id_of(self.store_id)
+            rows = (await Documents(connection).page(mine, limit=500)).items
+        assert len({row.url for row in rows}) == len(rows)
+        return {row.url: row for row in rows}
+
+    async def plans(self) -> list[Plan]:
+        """Those of sources."""
+        async with self.jay.database.reading() as connection:
+            return [plan for plan in await Plans(connection).all() if plan.ingestion_settings.keeps_files]
+
+    async def ingest_jobs(self) -> int:
+        return (await self.jay.jobs.page(self.who, kind=INGEST_KIND, limit=1)).total
+
     def metadata(self) -> list[dict[str, Any]]:
         entries: list[dict[str, Any]] = json.loads((self.root / "domains" / DOMAIN / "files_metadata.json").read_text())
         return entries
@@ -144,7 +174,7 @@ async def pool() -> AsyncIterator[ExtractionPool]:
 async def librarian(
     settings: Settings, pool: ExtractionPool, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Librarian]:
-    monkeypatch.setattr("scrubjay.bootstrap.ground.open_pool", lambda _: nullcontext(pool))
+    monkeypatch.setattr("scrubjay.app.resources.open_pool", lambda _: nullcontext(pool))
     monkeypatch.setattr(client, "_WAIT_SECONDS", (0.01, 0.02))
     async with running_sharepoint() as server, running_site(pages=6) as site:
         ours = app_settings(server, settings.home)
@@ -370,3 +400,208 @@ async def test_a_store_or_a_domain_that_is_gone_ends_the_job_in_words(librarian:
 
     await wait_until(failed, "it failed")
     assert (await librarian.jay.jobs.get(librarian.who, job.id)).error == "Domain 'NOBODYS' not found."
+
+
+async def test_documents_of_a_domain_have_the_urls_that_their_files_were_fetched_from(
+    librarian: Librarian, library: StoredLibrary
+) -> None:
+    web = {"source_id": "web", "start_url": librarian.site.url, "max_pages": 3}
+    await librarian.found(file_sources=[librarian.file_source], web_sources=[web])
+    await librarian.done(CrawlMode.FULL)
+    documents = await librarian.documents()
+    listed = librarian.map(SHAREPOINT_MAP) + librarian.map(SHAREPOINT_MAP, "04_web", "web")
+    assert set(documents) == {row["url"] for row in listed}
+    assert all(document.host for document in documents.values())
+    url = f"{librarian.server.url}/sites/demo/Shared%20Documents/Reports/note3.txt"
+    [row] = [row for row in librarian.map(VECTORSTORE_MAP) if row["filename"] == "note3.txt"]
+    body = await librarian.jay.inventory.file_body(librarian.who, row["openai_file_id"])
+    assert b"".join([piece async for piece in body.chunks]) == words("note3.txt")
+    stored = (await librarian.stored())[row["openai_file_id"]]
+    assert (stored["status"], stored["attributes"]["url"]) == ("completed", url)
+    found = await librarian.jay.search.search(librarian.who, SearchRequest(query="about note3"))
+    assert url in {each.url for each in found.results}
+
+
+async def test_embedding_a_file_again_makes_a_version_only_if_its_content_changed(
+    librarian: Librarian, library: StoredLibrary
+) -> None:
+    await librarian.found(file_sources=[librarian.file_source])
+    await librarian.done(CrawlMode.FULL)
+    first = await librarian.documents()
+    await librarian.done(CrawlMode.FULL)
+    again = await librarian.documents()
+    assert {each.id: each.version for each in again.values()} == {each.id: 1 for each in first.values()}
+    library.put("Reports/note0.txt", words("quite other things"))
+    await librarian.done(CrawlMode.INCREMENTAL)
+    changed = await librarian.documents()
+    url = next(url for url in first if url.endswith("note0.txt"))
+    assert {url: each.id for url, each in changed.items()} == {url: each.id for url, each in first.items()}
+    assert [each for each, document in changed.items() if document.version != 1] == [url]
+    assert changed[url].version == 2
+    await librarian.agree()
+
+
+async def test_a_removed_file_retires_its_document_and_the_same_document_returns_with_it(
+    librarian: Librarian, library: StoredLibrary
+) -> None:
+    await librarian.found(file_sources=[librarian.file_source])
+    await librarian.done(CrawlMode.FULL)
+    url = next(url for url in await librarian.documents() if url.endswith("note1.txt"))
+    library.remove("Reports/note1.txt")
+    await librarian.done(CrawlMode.INCREMENTAL)
+    removed = (await librarian.documents())[url]
+    assert removed.deleted_at is not None
+    assert "note1.txt" not in await librarian.search("about note1")
+    library.put("Reports/note1.txt", words("note1.txt"))
+    await librarian.done(CrawlMode.INCREMENTAL)
+    returned = (await librarian.documents())[url]
+    assert (returned.id, returned.version, returned.deleted_at) == (removed.id, 1, None)
+    await librarian.agree()
+    assert "note1.txt" in await librarian.search("about note1")
+
+
+async def test_a_changed_file_that_cannot_be_read_is_a_failed_file(
+    librarian: Librarian, library: StoredLibrary
+) -> None:
+    library.put("Reports/report.pdf", words("a report"))
+    await librarian.found(file_sources=[librarian.file_source])
+    await librarian.done(CrawlMode.FULL)
+    library.put("Reports/report.pdf", b"%PDF-1.7 not really")
+    done = await librarian.done(CrawlMode.INCREMENTAL)
+    assert done["embed"]["failed"] == 1
+    assert librarian.files(FAILED) == {"Reports/report.pdf"}
+    await librarian.agree()
+
+
+async def test_two_sources_with_the_same_urls_in_one_store_do_not_replace_each_other(
+    librarian: Librarian, library: StoredLibrary
+) -> None:
+    second = {**librarian.file_source, "source_id": "source02"}
+    await librarian.found(file_sources=[librarian.file_source, second])
+    for mode in (CrawlMode.FULL, CrawlMode.INCREMENTAL, CrawlMode.FULL):
+        done = await librarian.done(mode)
+        assert done["embed"]["failed"] == 0
+        for source in ("source01", "source02"):
+            await librarian.agree("01_files", source)
+    assert done["embed"]["unchanged"] == 0
+    again = await librarian.done(CrawlMode.INCREMENTAL)
+    assert again["embed"]["unchanged"] == 2 * len(NAMES)
+
+
+async def test_files_are_embedded_by_one_job_per_fifty_and_our_markdown_is_not_extracted_again(
+    librarian: Librarian, pool: ExtractionPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    documents = librarian.server.add_site().documents
+    for number in range(60):
+        documents.put(f"note{number}.txt", words(f"number {number}"))
+    await librarian.found(
+        file_sources=[librarian.file_source],
+        web_sources=[{"source_id": "web", "start_url": librarian.site.url, "max_pages": 3}],
+    )
+    await librarian.done(CrawlMode.FULL, DOWNLOAD_KIND)
+    await librarian.done(CrawlMode.FULL, PROCESS_KIND)
+    extracted: list[str] = []
+    extract = pool.extract
+
+    async def count(data: bytes, *, url: str, **options: Any) -> Any:
+        extracted.append(url)
+        return await extract(data, url=url, **options)
+
+    monkeypatch.setattr(pool, "extract", count)
+    await librarian.done(CrawlMode.FULL, EMBED_KIND)
+    assert await librarian.ingest_jobs() == 3
+    assert len(extracted) == 60
+    assert all(url.endswith(".txt") for url in extracted)
+    assert len([each for each in (await librarian.documents()).values() if each.version == 1]) == 63
+
+
+async def test_a_renamed_domain_fetches_nothing_again_and_a_deleted_one_leaves_no_plan(
+    librarian: Librarian, library: StoredLibrary
+) -> None:
+    await librarian.found(file_sources=[librarian.file_source])
+    await librarian.done(CrawlMode.FULL)
+    await librarian.jay.domains.update(librarian.who, DOMAIN, {"domain_id": "OTHER01"})
+    asked = len(librarian.server.asked("$value"))
+    order = CrawlOrder(domain_id="OTHER01", mode=CrawlMode.INCREMENTAL).dump()
+    job = await librarian.jay.jobs.submit(librarian.who, DOWNLOAD_KIND, order, max_retries=0)
+
+    async def over() -> bool:
+        return (await librarian.jay.jobs.get(librarian.who, job.id)).is_finished
+
+    await wait_until(over, "the crawl has ended", seconds=60)
+    done = (await librarian.jay.jobs.get(librarian.who, job.id)).result or {}
+    assert done["data"]["download"]["unchanged"] == len(NAMES)
+    assert len(librarian.server.asked("$value")) == asked
+    assert len(await librarian.plans()) == 1
+    assert (await librarian.jay.plans.page(librarian.who, with_one_off=True)).items == []
+    [plan] = await librarian.plans()
+    with pytest.raises(Conflict, match="belongs to a domain"):
+        await librarian.jay.plans.keep(librarian.who, plan.id, plan.schedule)
+    await librarian.jay.domains.delete(librarian.who, "OTHER01")
+    assert await librarian.plans() == []
+
+
+async def test_the_download_of_a_source_is_a_run_with_a_report(librarian: Librarian, library: StoredLibrary) -> None:
+    await librarian.found(file_sources=[librarian.file_source])
+    librarian.server.fault("note1.txt", 403, times=50)
+    await librarian.done(CrawlMode.FULL)
+    [plan] = await librarian.plans()
+    async with librarian.jay.database.reading() as connection:
+        operation = await Operations(connection).newest(plan.id)
+        assert operation is not None
+        [failed] = await OperationItems(connection).problems(operation.id)
+        known = await Ledger(connection).tally(plan.id)
+    assert (operation.objects_success, operation.objects_failed, operation.is_complete) == (4, 1, True)
+    assert failed.key.endswith("/Reports/note1.txt")
+    assert "403" in (failed.error or "")
+    assert known == {Fate.PRESENT: 4, Fate.FAILED: 1}
+
+
+async def test_a_file_that_somebody_deleted_is_fetched_again(librarian: Librarian, library: StoredLibrary) -> None:
+    await librarian.found(file_sources=[librarian.file_source])
+    await librarian.done(CrawlMode.FULL)
+    (librarian.folder() / EMBEDDED / "Reports" / "note2.txt").unlink()
+    dry = await librarian.done(CrawlMode.INCREMENTAL, DOWNLOAD_KIND, dry_run=True)
+    done = await librarian.done(CrawlMode.INCREMENTAL)
+    for counts in (dry["download"], done["download"]):
+        assert (counts["added"], counts["unchanged"], counts["removed"]) == (1, 4, 0)
+    await librarian.agree()
+
+
+async def test_a_changed_file_that_cannot_be_fetched_stays_as_it_was(
+    librarian: Librarian, library: StoredLibrary
+) -> None:
+    await librarian.found(file_sources=[librarian.file_source])
+    await librarian.done(CrawlMode.FULL)
+    library.put("Reports/note0.txt", words("quite other things"))
+    librarian.server.fault("note0.txt", 403, times=50)
+    done = await librarian.done(CrawlMode.INCREMENTAL)
+    assert (done["download"]["failed"], done["embed"]["removed"]) == (1, 0)
+    [row] = [row for row in librarian.map(FILES_MAP) if row["sharepoint_error"]]
+    assert row["file_relative_path"].endswith("note0.txt")
+    assert (librarian.folder() / EMBEDDED / "Reports" / "note0.txt").read_bytes() == words("note0.txt")
+    librarian.server.faults.clear()
+    done = await librarian.done(CrawlMode.INCREMENTAL)
+    assert done["embed"]["changed"] == 1
+    await librarian.agree()
+    assert not [row for row in librarian.map(FILES_MAP) if row["sharepoint_error"]]
+
+
+async def test_a_file_that_is_removed_while_it_is_read_stays_removed(
+    librarian: Librarian, library: StoredLibrary
+) -> None:
+    await librarian.found(file_sources=[librarian.file_source])
+    await librarian.done(CrawlMode.FULL)
+    document = next(iter((await librarian.documents()).values()))
+    read = IncomingDocument(
+        tenant_id=document.tenant_id, url=document.url, source=document.source, markdown="What was read meanwhile.",
+        document_id=document.id, reading_job_id="job_of_an_older_file", collection_id=document.collection_id,
+    )  # fmt: skip
+    ingester = librarian.jay._ground.ingester
+    assert (await ingester.ingest(read)).outcome is IngestOutcome.REMOVED  # another job has read a newer file
+    async with librarian.jay.database.writing() as connection:
+        record = (await VectorStoreFiles(connection).by_documents(document.tenant_id, [document.id]))[document.id]
+        await retire(connection, [document])
+    ingested = await ingester.ingest(replace(read, reading_job_id=record.job_id))
+    assert ingested.outcome is IngestOutcome.REMOVED
+    assert (await librarian.documents())[document.url].deleted_at is not None

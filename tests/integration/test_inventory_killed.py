@@ -10,10 +10,10 @@ from sqlalchemy import select
 from tests.acceptance.command_line import Server, serving
 from tests.workshop import on_sqlite, wait_until
 
-from scrubjay.backend.ids import collection_id_of
-from scrubjay.bootstrap import Scrubjay, open_scrubjay
-from scrubjay.ingest.consistency import Consistency
+from scrubjay.app import Scrubjay, open_scrubjay
+from scrubjay.index.consistency import Consistency
 from scrubjay.model.tenant import Principal
+from scrubjay.openai.ids import collection_id_of
 from scrubjay.settings import Settings
 from scrubjay.storage.documents import DocumentRow
 

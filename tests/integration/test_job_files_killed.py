@@ -8,7 +8,7 @@ import pytest
 from tests.acceptance.actions.asking import check_stream, read_events
 from tests.processes import worker_processes
 
-from scrubjay.bootstrap import Scrubjay, open_scrubjay
+from scrubjay.app import Scrubjay, open_scrubjay
 from scrubjay.model.tenant import Principal
 from scrubjay.services.action_jobs import JobOrder
 from scrubjay.settings import Settings

@@ -10,11 +10,11 @@ import pytest
 from tests.library import Library, open_library
 
 from scrubjay.errors import Conflict, NotFound
+from scrubjay.index import fusion
+from scrubjay.index.fusion import FusionOptions
 from scrubjay.model.content import DocumentStatus, IngestOutcome
 from scrubjay.model.search import SearchFilter, SearchMode, SearchRequest
 from scrubjay.model.tenant import Principal
-from scrubjay.search import fusion
-from scrubjay.search.fusion import FusionOptions
 from scrubjay.settings import Settings
 from scrubjay.storage.chunks import Chunks
 from scrubjay.storage.documents import DocumentRow, Documents

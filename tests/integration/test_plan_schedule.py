@@ -15,7 +15,7 @@ from tests.plans import ONCE, Planner, article, set_pages
 from tests.site import Site, running_site
 from tests.workshop import wait_until
 
-from scrubjay.bootstrap import open_scrubjay
+from scrubjay.app import open_scrubjay
 from scrubjay.extract.pool import ExtractionPool
 from scrubjay.jobs.signals import JobSignals
 from scrubjay.model.clock import utc_now
@@ -29,8 +29,8 @@ from scrubjay.model.plan import (
     ScheduleSettings,
     Trigger,
 )
-from scrubjay.operations.enumeration_file import EnumerationFiles
-from scrubjay.operations.scheduler import PlanScheduler
+from scrubjay.plans.enumeration_file import EnumerationFiles
+from scrubjay.plans.scheduler import PlanScheduler
 from scrubjay.services.plans import PlanValues
 from scrubjay.settings import Settings
 from scrubjay.storage.operations import Operations
@@ -57,7 +57,7 @@ async def _take_no_turns(_: PlanScheduler) -> None:
 async def planner(
     settings: Settings, pool: ExtractionPool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> AsyncIterator[Planner]:
-    monkeypatch.setattr("scrubjay.bootstrap.ground.open_pool", lambda _: nullcontext(pool))
+    monkeypatch.setattr("scrubjay.app.resources.open_pool", lambda _: nullcontext(pool))
     monkeypatch.setattr(PlanScheduler, "_keep_time", _take_no_turns)
     chosen = settings.model_copy(
         update={"allowed_private_networks": (ip_network("127.0.0.0/8"),), "file_roots": (tmp_path,)}

@@ -15,10 +15,10 @@ from tests.plans import Planner, article, set_pages
 from tests.site import Reply, Site, redirect, running_site
 from tests.workshop import wait_until
 
-from scrubjay.bootstrap import open_scrubjay
+from scrubjay.app import open_scrubjay
+from scrubjay.documents.ingester import Ingester
 from scrubjay.errors import Conflict, InvalidRequest
 from scrubjay.extract.pool import ExtractionPool
-from scrubjay.ingest.documents import Ingester
 from scrubjay.model.plan import DeletionSettings, Fate, FilterSettings, OperationState, PlanState
 from scrubjay.settings import Settings
 
@@ -36,7 +36,7 @@ async def pool() -> AsyncIterator[ExtractionPool]:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def planner(settings: Settings, pool: ExtractionPool, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Planner]:
-    monkeypatch.setattr("scrubjay.bootstrap.ground.open_pool", lambda _: nullcontext(pool))
+    monkeypatch.setattr("scrubjay.app.resources.open_pool", lambda _: nullcontext(pool))
     chosen = settings.model_copy(update={"allowed_private_networks": (ip_network("127.0.0.0/8"),)})
     async with open_scrubjay(chosen, working=True) as jay:
         yield Planner(jay, await jay.access.open_as_admin(settings.home))
@@ -110,7 +110,8 @@ async def test_the_enumeration_file_says_what_was_seen_and_done(planner: Planner
     path = await planner.jay.operations.enumeration(planner.who, plan.id, second.id)
     assert path == Path(second.enumeration_file or "")
     facts = json.loads(path.read_text())
-    assert list(facts) == ["AllFiles", "Added", "Changed", "Deleted", "Unchanged", "Success", "Failed", "Statistics"]
+    sections = ["AllFiles", "Added", "Changed", "Deleted", "Unchanged", "Success", "Failed", "Warnings", "Statistics"]
+    assert list(facts) == sections
     assert [each["Key"].rsplit("/", 1)[1] for each in facts["Changed"]] == ["page2"]
     assert len(facts["AllFiles"]) == 9
     assert len(facts["Unchanged"]) == 8
@@ -349,7 +350,7 @@ async def test_a_full_disk_costs_the_enumeration_file_and_nothing_else(
     async def full(*_: object) -> Path:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("scrubjay.operations.enumeration_file.EnumerationFiles.write", full)
+    monkeypatch.setattr("scrubjay.plans.enumeration_file.EnumerationFiles.write", full)
     plan = await planner.plan(site.url)
 
     run = await planner.run(plan)
@@ -426,3 +427,27 @@ async def test_a_site_that_now_forbids_everything_fails_and_loses_nothing(planne
     assert (run.state, run.objects_deleted) == (OperationState.FAILED, 0)
     assert "robots" in (run.status_message or "")
     assert len(await planner.documents(plan)) == 9
+
+
+async def test_a_document_that_a_page_and_its_copy_share_ends_with_the_last_of_them(
+    planner: Planner, site: Site
+) -> None:
+    async def shared() -> set[str]:
+        return {url.rpartition("/")[2] for url in await planner.documents(plan)} & {"page1", "copy"}
+
+    site.add("/", article("home", "/page1", "/copy", *(f"/{name}" for name in NAMES[2:])))
+    page = article("page1", "/")
+    site.add("/page1", page)
+    site.add("/copy", page.replace("<head>", "<head><link rel='canonical' href='/page1'>"))
+    plan = await planner.plan(site.url)
+    await planner.run(plan)
+    assert await shared() == {"page1"}
+
+    site.add("/copy", Reply("gone", 410))
+    await planner.run(plan)
+    assert await shared() == {"page1"}
+
+    site.add("/page1", Reply("gone", 410))
+    await planner.run(plan)
+    assert await shared() == set()
+    await planner.index_agrees()

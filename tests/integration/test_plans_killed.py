@@ -12,7 +12,7 @@ from tests.plans import Planner, article
 from tests.processes import WorkerProcesses
 from tests.site import Reply, Site, running_site
 
-from scrubjay.bootstrap import open_scrubjay
+from scrubjay.app import open_scrubjay
 from scrubjay.model.plan import OperationState
 from scrubjay.settings import Settings
 

@@ -12,11 +12,12 @@ from urllib.parse import urlsplit
 
 import psycopg
 import pytest
-from dbos import DBOS
+from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 from tests import servers
 from tests.workshop import Gate, Steps, Workshop, on_every_database, on_postgres, open_workshop, wait_until
 
+from scrubjay.app import open_scrubjay
 from scrubjay.errors import NotFound, Unavailable
 from scrubjay.jobs import control, engine
 from scrubjay.jobs.context import JobContext
@@ -24,7 +25,9 @@ from scrubjay.jobs.kinds import JobKind
 from scrubjay.model.clock import utc_now
 from scrubjay.model.job import Job, JobRequest, JobState, Worker
 from scrubjay.settings import Settings
+from scrubjay.storage.backups.rows import allow_idling
 from scrubjay.storage.cache import open_cache
+from scrubjay.storage.database import open_database
 from scrubjay.storage.job_events import JobEvents
 from scrubjay.storage.jobs import JobRow, Jobs
 from scrubjay.storage.workers import Workers
@@ -192,7 +195,7 @@ async def test_a_stopping_worker_goes_on_to_say_that_it_is_alive(settings: Setti
         assert (await shop.look(job)).state is JobState.COMPLETED
 
 
-async def test_finished_jobs_are_deleted_when_they_are_old_with_their_events_and_records(settings: Settings) -> None:
+async def test_finished_jobs_are_deleted_when_they_are_old_with_their_events(settings: Settings) -> None:
     async def fail_first(context: JobContext) -> None:
         if context.job.run == 1:
             raise RuntimeError("once")
@@ -207,15 +210,11 @@ async def test_finished_jobs_are_deleted_when_they_are_old_with_their_events_and
         await shop.change(young, finished_at=utc_now() - timedelta(days=days, minutes=-5))
         async with shop.working():
 
-            async def records() -> set[str]:
-                return {workflow.workflow_id for workflow in await DBOS.list_workflows_async()}
-
-            kept = {f"{young.id}:1", f"{young.id}:2"}
-
             async def tidied() -> bool:
-                return await records() == kept
+                async with shop.database.reading() as connection:
+                    return await Jobs(connection).find(JobRow.id == old.id) is None
 
-            await wait_until(tidied, "only the young job's records are left")
+            await wait_until(tidied, "the old job is deleted")
             with pytest.raises(NotFound):
                 await shop.look(old)
             assert (await shop.look(young)).state is JobState.COMPLETED
@@ -224,32 +223,33 @@ async def test_finished_jobs_are_deleted_when_they_are_old_with_their_events_and
                 assert len(await JobEvents(connection).after(young.id, 0)) == 5
 
 
-async def test_a_command_does_jobs_without_records_and_deletes_those_that_a_server_kept(settings: Settings) -> None:
-    async def do_nothing(_: JobContext) -> None:
-        return None
+async def test_the_run_records_of_an_earlier_version_are_deleted(settings: Settings) -> None:
+    records = [settings.home / name for name in ("jobs.db", "jobs.db-wal", "jobs.db-shm")]
+    for file in records:
+        file.write_bytes(b"records")
+    async with open_scrubjay(settings, working=True):
+        assert not any(file.exists() for file in records)
 
-    records = Path(settings.home / "jobs.db")
-    async with open_workshop(settings, JobKind(name="test.kind", handler=do_nothing)) as shop:
-        records.unlink(missing_ok=True)
-        async with shop.working(recorded=False):
-            alone = await shop.submit("test.kind")
-            assert (await shop.wait_for(alone, *FINISHED)).state is JobState.COMPLETED
-        assert not records.exists()
-        async with shop.working():
-            old, young = await shop.submit("test.kind"), await shop.submit("test.kind")
-            for job in (old, young):
-                await shop.wait_for(job, *FINISHED)
-        await shop.change(old, finished_at=utc_now() - timedelta(days=settings.job_retention_days, minutes=1))
-        async with shop.working(recorded=False):
 
-            async def is_gone() -> bool:
-                async with shop.database.reading() as connection:
-                    return await Jobs(connection).find(JobRow.id == old.id) is None
+@pytest.mark.postgres
+async def test_an_idle_transaction_of_a_frozen_worker_ends_and_one_of_a_backup_does_not(
+    home: Path, postgres_url: str
+) -> None:
+    settings = Settings(home=home, database_url=postgres_url, worker_silence_seconds=1)
+    database = open_database(settings)
 
-            await wait_until(is_gone, "the old job is deleted")
-        async with shop.working():
-            kept = {workflow.workflow_id for workflow in await DBOS.list_workflows_async()}
-    assert kept == {f"{young.id}:1"}
+    async def idle(*, allowed: bool) -> None:
+        async with database.writing() as connection:
+            if allowed:
+                await allow_idling(connection)
+            await connection.execute(text("SELECT 1"))
+            await asyncio.sleep(2)
+            await connection.execute(text("SELECT 1"))
+
+    with pytest.raises((Unavailable, SQLAlchemyError)):
+        await idle(allowed=False)
+    await idle(allowed=True)
+    await database.close()
 
 
 class Outage:

@@ -16,7 +16,7 @@ from tests.many_hosts import ManyHosts, many_hosts
 from tests.processes import WorkerProcesses, worker_processes
 from tests.workshop import wait_until
 
-from scrubjay.bootstrap import open_scrubjay
+from scrubjay.app import open_scrubjay
 from scrubjay.model.job import Job, JobRequest, JobState
 from scrubjay.storage.home import ADMIN_KEY_FILE
 

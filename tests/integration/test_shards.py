@@ -1,4 +1,4 @@
-"""A crawl in shards in one process (`connectors/web_shards.py`); `test_cluster.py` has several."""
+"""A crawl in shards in one process (`crawler/sharded_run.py`); `test_cluster.py` has several."""
 
 from collections.abc import AsyncIterator
 from ipaddress import ip_network
@@ -11,8 +11,8 @@ from tests.many_hosts import many_hosts
 from tests.site import redirect, running_site
 from tests.workshop import wait_until
 
-from scrubjay.bootstrap import Scrubjay, open_scrubjay
-from scrubjay.crawl.shard import shard_of
+from scrubjay.app import Scrubjay, open_scrubjay
+from scrubjay.crawler.shard import shard_of
 from scrubjay.model.crawl_spec import read_spec
 from scrubjay.model.destination import Destination
 from scrubjay.model.job import FINISHED_STATES, Job, JobState
@@ -78,7 +78,9 @@ async def test_a_budget_of_pages_is_used_up_exactly(house: House) -> None:
     async with many_hosts(5, 6) as site:
         job = await house.crawl(site.start_urls, max_pages=17)
         assert len(site.visits) == 17 == (job.result or {})["pages"]
-        assert (job.result or {})["left_in_queue"] > 0
+        left = (job.result or {})["left_in_queue"]
+        assert left > 0
+        assert (job.result or {})["limits"] == {"max_pages": left}
 
 
 async def test_a_start_that_redirects_to_a_host_of_another_shard_is_followed_there(house: House) -> None:

@@ -13,12 +13,12 @@ from tests.sharepoint_content import StoredLibrary, canvas, ice_creams, text_box
 from tests.sharepoint_server import CLIENT_ID, CLIENT_SECRET, TENANT, SharePointServer, running_sharepoint
 
 from scrubjay.api.crawlplans.repository import read_repository, show_repository
-from scrubjay.bootstrap import open_scrubjay
-from scrubjay.connectors.sharepoint import client
+from scrubjay.app import open_scrubjay
 from scrubjay.extract.pool import ExtractionPool
 from scrubjay.model.plan import OperationState, Plan, RepositoryType
 from scrubjay.services.plans import PlanValues
 from scrubjay.settings import Settings
+from scrubjay.sources.sharepoint import client
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -45,7 +45,7 @@ async def server() -> AsyncIterator[SharePointServer]:
 async def planner(
     settings: Settings, server: SharePointServer, pool: ExtractionPool, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Planner]:
-    monkeypatch.setattr("scrubjay.bootstrap.ground.open_pool", lambda _: nullcontext(pool))
+    monkeypatch.setattr("scrubjay.app.resources.open_pool", lambda _: nullcontext(pool))
     monkeypatch.setattr(client, "_WAIT_SECONDS", (0.01, 0.02))
     ours = app_settings(server, settings.home)
     app = {name: getattr(ours, name) for name in type(ours).model_fields if name.startswith("sharepoint_")}

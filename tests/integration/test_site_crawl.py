@@ -1,4 +1,4 @@
-"""Crawls whose pages become documents (`operations/site_crawl.py`): while they run, when pages end, after a kill."""
+"""Crawls whose pages become documents (`plans/site_crawl.py`): while they run, when pages end, after a kill."""
 
 import asyncio
 import os
@@ -16,10 +16,10 @@ import pytest_asyncio
 from tests.site import Reply, Site, running_site
 from tests.workshop import wait_until
 
-from scrubjay.bootstrap import Scrubjay, open_scrubjay
+from scrubjay.app import Scrubjay, open_scrubjay
+from scrubjay.documents.chunking import cut
 from scrubjay.errors import NotFound
-from scrubjay.ingest.chunking import cut
-from scrubjay.ingest.consistency import Consistency, Differences
+from scrubjay.index.consistency import Consistency, Differences
 from scrubjay.model.content import Document, DocumentSource, DocumentStatus
 from scrubjay.model.crawl_spec import read_spec
 from scrubjay.model.destination import Destination
@@ -137,7 +137,7 @@ async def test_a_page_that_trips_us_fails_by_itself_and_says_why(
             raise ValueError("the owl bit us")
         return cut(text, *arguments)
 
-    monkeypatch.setattr("scrubjay.ingest.documents.cut", trip)
+    monkeypatch.setattr("scrubjay.documents.ingester.cut", trip)
     assert await crawls.crawl(site) == {"added": 2, "failed": 1}
     documents = await crawls.documents(site)
     assert (documents["/owl"].status, documents["/owl"].error) == (DocumentStatus.FAILED, "ValueError: the owl bit us")

@@ -146,7 +146,7 @@ async def test_what_nobody_asked_for_has_a_trace_from_its_submission_to_the_inde
         await house.jay.indexer.drain()
     [submission] = collector.named("submit job")
     assert submission.parent_id == ""
-    for name in ("job operation", "fetch", "ingest", "index"):
+    for name in ("job crawl", "fetch", "ingest", "index"):
         assert {each.trace_id for each in collector.named(name)} >= {submission.trace_id}, name
 
 
@@ -216,7 +216,7 @@ def test_without_an_endpoint_opentelemetry_is_not_even_imported(tmp_path: Path) 
     program = (
         "import asyncio, sys\n"
         "from pathlib import Path\n"
-        "from scrubjay.bootstrap import open_scrubjay\n"
+        "from scrubjay.app import open_scrubjay\n"
         "from scrubjay.settings import Settings\n"
         "async def main():\n"
         "    async with open_scrubjay(Settings(home=Path(sys.argv[1]))): pass\n"

@@ -23,7 +23,7 @@ from tests.newsroom import (
 from tests.site import Reply, Site, SiteRequest, Wire, redirect, running_site
 from tests.workshop import on_every_database, wait_until
 
-from scrubjay.bootstrap import open_scrubjay
+from scrubjay.app import open_scrubjay
 from scrubjay.errors import Conflict, Unavailable
 from scrubjay.model.clock import utc_now
 from scrubjay.model.job import JobPriority, JobState
@@ -34,8 +34,8 @@ from scrubjay.services.plans import PlanValues
 from scrubjay.settings import Settings
 from scrubjay.storage.jobs import JobRow, Jobs
 from scrubjay.storage.watches import Watches
-from scrubjay.watch.poll import Outcome, PollStatus
-from scrubjay.watch.watcher import LEASE, OUR_FAULT
+from scrubjay.watches.poll import Outcome, PollStatus
+from scrubjay.watches.watcher import LEASE, OUR_FAULT
 
 OLD = Article("/old", "Council meets on Tuesday", published_at=NOON - timedelta(hours=5))
 SURROUNDINGS = (
@@ -76,7 +76,7 @@ async def test_what_a_feed_has_already_is_remembered_and_what_comes_is_crawled_a
     [job] = await room.jobs()
     assert (job.priority, job.state) == (JobPriority.HIGH, JobState.PENDING)
     assert job.payload["spec"]["start_urls"] == [site.url + "/fresh"]
-    assert job.payload["ingest"] == {"collection_id": None, "tags": [], "chunking": None}
+    assert job.payload["collection_id"] is None
     item = (await room.items(watch))["fresh"]
     assert (item.state, item.job_id) == (ItemState.QUEUED, job.id)
     assert item.news_score is not None
@@ -192,7 +192,7 @@ async def test_news_of_one_poll_is_one_job_and_goes_where_the_watch_says(room: N
     await room.poll(watch)
     [job] = await room.jobs()
     assert sorted(job.payload["spec"]["start_urls"]) == [f"{site.url}/n{n}" for n in range(5)]
-    assert job.payload["ingest"]["collection_id"] == collection.id
+    assert job.payload["collection_id"] == collection.id
 
 
 async def test_a_collection_that_is_gone_costs_no_news(room: Newsroom, site: Site) -> None:
@@ -667,7 +667,7 @@ async def test_what_a_dead_process_held_is_freed_at_the_start_of_the_only_one(ro
 async def test_leases_are_renewed_while_a_poll_takes_long(
     room: Newsroom, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("scrubjay.watch.watcher.RENEW_SECONDS", 0.0)
+    monkeypatch.setattr("scrubjay.watches.watcher.RENEW_SECONDS", 0.0)
     site.latency_seconds = 20
     watch = await room.watch(publish(site, "/feed", [OLD]))
     await room.watcher.start()
@@ -718,7 +718,7 @@ async def test_a_plans_watch_puts_news_where_the_plan_puts_documents(room: Newsr
     publish(site, "/feed", [FRESH])
     await room.poll(watch)
     [job] = await room.jobs()
-    assert job.payload["ingest"]["collection_id"] == collection.id
+    assert job.payload["collection_id"] == collection.id
 
 
 @pytest.mark.slow

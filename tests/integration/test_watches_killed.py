@@ -13,7 +13,7 @@ from tests.processes import worker_processes
 from tests.site import Site, running_site
 from tests.workshop import wait_until
 
-from scrubjay.bootstrap import Scrubjay, open_scrubjay
+from scrubjay.app import Scrubjay, open_scrubjay
 from scrubjay.model.clock import utc_now
 from scrubjay.model.tenant import Principal
 from scrubjay.model.watching import Watch

@@ -15,7 +15,7 @@ from aiohttp import web
 from tests.receiver import Receiver, Told, running_receiver
 from tests.workshop import on_every_database, wait_until
 
-from scrubjay.bootstrap import Scrubjay, open_scrubjay
+from scrubjay.app import Scrubjay, open_scrubjay
 from scrubjay.errors import Conflict, InvalidRequest, NotFound, UrlBlocked
 from scrubjay.model.clock import utc_now
 from scrubjay.model.content import OutboxEvent
@@ -165,7 +165,7 @@ async def test_a_job_that_fails_is_told_and_one_that_is_cancelled_is_not(office:
     cancelled = await office.jay.jobs.submit(office.who, "diagnostic.steps", {"steps": 10_000, "seconds": 60})
     await office.jay.jobs.make_request(office.who, cancelled.id, JobRequest.CANCEL, force=True)
     failed = await office.jay.jobs.submit(
-        office.who, "operation", {"plan_id": "cplan_none", "operation_id": "cop_none"}, max_retries=0
+        office.who, "crawl", {"plan_id": "cplan_none", "operation_id": "cop_none"}, max_retries=0
     )
     done = await office.jay.jobs.submit(office.who, "diagnostic.steps", fine)
 

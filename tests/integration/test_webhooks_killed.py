@@ -12,7 +12,7 @@ from tests.processes import worker_processes
 from tests.receiver import ReceiverProcess, Told, receiver_process
 from tests.workshop import wait_until
 
-from scrubjay.bootstrap import Scrubjay, open_scrubjay
+from scrubjay.app import Scrubjay, open_scrubjay
 from scrubjay.model.content import OutboxEvent
 from scrubjay.model.tenant import Principal
 from scrubjay.model.webhook import DeliveryStatus

@@ -9,12 +9,12 @@ from tests.acceptance.house import House
 from tests.site import redirect, running_site
 from tests.unit.extract.test_browser_proxy import ask, listening, pass_for
 
-from scrubjay.crawl.addresses import EgressGuard
-from scrubjay.crawl.browser_proxy import BrowserProxy
-from scrubjay.crawl.fetcher import Credentials, FetchRequest, Network
-from scrubjay.crawl.urls import parse_url
+from scrubjay.crawler.addresses import EgressGuard
+from scrubjay.crawler.browser_proxy import BrowserProxy
+from scrubjay.crawler.fetcher import Credentials, FetchRequest, Network
 from scrubjay.errors import FetchFailed, NotFound, ScrubjayError, UrlBlocked
 from scrubjay.model.tenant import Principal, Scope
+from scrubjay.model.urls import parse_url
 
 INNER = "127.0.0.2"  # stands for what is inside: these tests' sites are at 127.0.0.1, which is allowed
 

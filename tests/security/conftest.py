@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 from tests.acceptance.house import House
 
-from scrubjay.bootstrap import open_scrubjay
+from scrubjay.app import open_scrubjay
 from scrubjay.settings import Settings
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from scrubjay.backups.archive import is_member, read_archive
 from scrubjay.errors import InvalidRequest
+from scrubjay.storage.backups.archive import is_member, read_archive
 
 HOSTILE = (
     "../etc/passwd", "/etc/passwd", "storage/../../x", "storage//../x", "storage/./x", "storage", "storage/",

@@ -15,7 +15,7 @@ from tests.acceptance.dashboard.browsing import sign_in
 from tests.acceptance.house import House, Key
 from tests.security.walking import give_everything
 
-from scrubjay.bootstrap import open_scrubjay
+from scrubjay.app import open_scrubjay
 from scrubjay.errors import Conflict, Forbidden
 from scrubjay.model.audit import ACTIONS, AuditEntry
 from scrubjay.model.clock import utc_now

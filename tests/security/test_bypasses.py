@@ -9,9 +9,9 @@ from tests.acceptance.house import House, Key
 from tests.model_server import running_model_server
 
 from scrubjay.api.app import app_around
-from scrubjay.bootstrap.ground import open_embedder
-from scrubjay.crawl.addresses import EgressGuard
-from scrubjay.crawl.fetcher import Network
+from scrubjay.app.resources import open_embedder
+from scrubjay.crawler.addresses import EgressGuard
+from scrubjay.crawler.fetcher import Network
 from scrubjay.model.tenant import Scope
 from scrubjay.services.documents import Upload
 from scrubjay.settings import Settings

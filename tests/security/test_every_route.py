@@ -12,15 +12,14 @@ import httpx
 import pytest
 import pytest_asyncio
 from tests.acceptance.dashboard.browsing import Browser, sign_in
-from tests.acceptance.house import PAGES, PUBLIC_PATHS, House, Key, Place, places, sockets
+from tests.acceptance.house import PAGES, PUBLIC_PATHS, House, Key, Place, app_of_nobody, places, sockets
 from tests.security.walking import MARK, RANK, Asked, asked, give_everything, needed_scope, snapshot
 
-from scrubjay.api.app import app_around
 from scrubjay.model.tenant import Scope
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-APP = app_around(None)  # type: ignore[arg-type]
+APP = app_of_nobody()
 GUARDED = [place for place in places(APP) if place.pattern not in PUBLIC_PATHS]
 SIGN_OUT = Place("POST", "/ui/signout")
 # What goes on for as long as somebody listens; whoever may not is refused before it begins.

@@ -8,10 +8,10 @@ from sqlalchemy import true
 from tests.acceptance.house import House
 from tests.security import checks
 
-from scrubjay.crawl import browser_proxy, fetcher
-from scrubjay.crawl.addresses import EgressGuard, _as_literal
-from scrubjay.crawl.urls import Url
+from scrubjay.crawler import browser_proxy, fetcher
+from scrubjay.crawler.addresses import EgressGuard, _as_literal
 from scrubjay.dashboard.session import Visitor
+from scrubjay.model.urls import Url
 from scrubjay.services import access, webhooks
 from scrubjay.storage.repository import Repository
 from scrubjay.webhooks.endpoint import parse_url

@@ -12,10 +12,8 @@ import pytest_asyncio
 from sqlalchemy import select
 
 import scrubjay
-from scrubjay.bootstrap import Scrubjay, open_scrubjay
-from scrubjay.connectors.source import secret_context
-from scrubjay.connectors.web_config import HEADER_CONTEXT as CONFIG_HEADER
-from scrubjay.connectors.web_job import AUTH_CONTEXT, HEADER_CONTEXT
+from scrubjay.app import Scrubjay, open_scrubjay
+from scrubjay.crawler.web_crawler import AUTH_CONTEXT, HEADER_CONTEXT
 from scrubjay.errors import SecretUnreadable
 from scrubjay.jobs.endings import ending
 from scrubjay.model.crawl_spec import read_spec
@@ -23,6 +21,8 @@ from scrubjay.model.tenant import Principal
 from scrubjay.services.plans import PlanValues
 from scrubjay.services.resealing import Resealing
 from scrubjay.settings import Settings
+from scrubjay.sources.protocol import secret_context
+from scrubjay.sources.web_config import HEADER_CONTEXT as CONFIG_HEADER
 from scrubjay.storage.outbox import Outbox
 from scrubjay.storage.secrets import SecretBox, decode_key, is_sealed, sealed_with
 from scrubjay.storage.tables import metadata
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 # Every place in the product where something is sealed. A new one must be sealed and opened below, too.
 SEALING = {
-    "connectors/web_config.py", "connectors/web_job.py", "services/crawl_settings.py", "services/plans.py",
+    "sources/web_config.py", "crawler/web_crawler.py", "services/crawl_settings.py", "services/plans.py",
     "services/resealing.py", "webhooks/endpoint.py",
 }  # fmt: skip
 PLANS: dict[str, dict[str, Any]] = {

@@ -6,13 +6,12 @@ from typing import Any
 import pytest
 import zstandard
 from tests.acceptance.dashboard.browsing import sign_in
-from tests.acceptance.house import PUBLIC_PATHS, House, places
+from tests.acceptance.house import PUBLIC_PATHS, House, app_of_nobody, places
 from tests.logbook import keep_logbook
 from tests.security.test_every_route import STREAMS
 from tests.security.test_resealing import PLANS
 from tests.security.walking import asked, give_everything
 
-from scrubjay.api.app import app_around
 from scrubjay.model.crawl_spec import read_spec
 from scrubjay.services.plans import PlanValues
 
@@ -22,7 +21,7 @@ SECRET = "correct-horse-battery-staple"
 LEFT_OUT = (*STREAMS, "/enumerate")  # the last is a job, and nobody works here
 LOOKS = [
     place
-    for place in places(app_around(None))  # type: ignore[arg-type]
+    for place in places(app_of_nobody())
     if place.method == "GET" and place.pattern not in PUBLIC_PATHS and not place.pattern.endswith(LEFT_OUT)
 ]
 

@@ -20,13 +20,13 @@ from tests.acceptance.openai_door.test_scopes_and_tenants import sending as send
 from tests.acceptance.rag.belongings import sending as send_to_rag
 from tests.acceptance.rag.scopes import NEEDED as OTHERS_NEED
 
-from scrubjay.backend.protocol import StoreFile
 from scrubjay.model.clock import utc_now
 from scrubjay.model.knowledge import Response
 from scrubjay.model.plan import Operation, OperationState, ScheduleSettings
 from scrubjay.model.tenant import Principal, Scope
 from scrubjay.model.watching import Story
 from scrubjay.model.webhook import Delivery, DeliveryStatus
+from scrubjay.openai.protocol import StoreFile
 from scrubjay.services.action_jobs import JobOrder
 from scrubjay.services.documents import Upload
 from scrubjay.services.plans import PlanValues

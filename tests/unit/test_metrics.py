@@ -178,7 +178,7 @@ def test_hosts_beyond_the_limit_count_together(meter: CrawlMeter) -> None:
 
 def test_pairs_of_job_and_host_are_limited_over_all_jobs(meter: CrawlMeter) -> None:
     for number in range(MOST_JOBS):
-        meter.job_started("operation", f"job_{number}")
+        meter.job_started("crawl", f"job_{number}")
         meter.tell(f"job_{number}", counted(*(f"host{index}.example" for index in range(MOST_HOSTS_OF_JOB))))
     own = {("job_id", f"job_{number}") for number in range(MOST_JOBS)}  # other meters share the registry
     named = [

@@ -31,7 +31,6 @@ def test_without_any_source_the_defaults_make_an_embedded_house(folder: Path) ->
     assert settings.home == folder / ".scrubjay"
     assert (settings.api_host, settings.api_port) == ("127.0.0.1", 8642)
     assert settings.resolved_database_url == f"sqlite:///{folder}/.scrubjay/scrubjay.db"
-    assert settings.resolved_jobs_database_url == f"sqlite:///{folder}/.scrubjay/jobs.db"
     assert settings.resolved_blob_url == f"{folder}/.scrubjay/blobs"
     assert settings.is_embedded
 
@@ -79,12 +78,10 @@ def test_the_home_is_absolute_and_knows_the_users_folder(folder: Path, monkeypat
     assert settings.home == folder / "data"
 
 
-def test_job_records_stay_with_the_data_on_postgresql(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_postgresql_serves_several_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SCRUBJAY_DATABASE_URL", "postgresql://jay@db/house")
-    assert load_settings().resolved_jobs_database_url == "postgresql://jay@db/house"
     assert not load_settings().is_embedded
     monkeypatch.setenv("SCRUBJAY_DATABASE_URL", "mysql://jay@db/house")
-    assert load_settings().resolved_jobs_database_url.startswith("sqlite:///")
     assert load_settings().is_embedded
 
 
@@ -100,7 +97,7 @@ def test_job_records_stay_with_the_data_on_postgresql(monkeypatch: pytest.Monkey
         ("allowed_private_networks", "10.0.0.0/8,nonsense"),
         ("database_url", "garbage"),
         ("database_url", "postgresql://jay:hunter2@db:port/x"),
-        ("jobs_database_url", "postgresql://jay:hun@ter2@db/x"),
+        ("database_url", "postgresql://jay:hun@ter2@db/x"),
     ],
 )
 def test_a_value_that_is_not_valid_is_refused_by_name_without_being_shown(

@@ -18,7 +18,7 @@ from scrubjay.api.middleware import BodyLimitMiddleware, RequestMiddleware
 from scrubjay.api.openai import routes as openai
 from scrubjay.api.problems import answer_problem, problem_of
 from scrubjay.api.rag import routes as rag
-from scrubjay.bootstrap import Scrubjay, open_scrubjay
+from scrubjay.app import Scrubjay, open_scrubjay
 from scrubjay.dashboard import routes as dashboard
 from scrubjay.errors import ScrubjayError
 from scrubjay.settings import Settings

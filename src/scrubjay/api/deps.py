@@ -10,7 +10,7 @@ from fastapi import Depends, Path, Request, Response, Security, WebSocket
 from fastapi.security import APIKeyHeader, HTTPBearer
 from starlette.requests import HTTPConnection
 
-from scrubjay.bootstrap import Scrubjay
+from scrubjay.app import Scrubjay
 from scrubjay.errors import NotFound, Unauthenticated
 from scrubjay.model.ids import ID_LENGTH, id_from_uuid
 from scrubjay.model.tenant import Principal

@@ -1,7 +1,7 @@
 """The only place where objects are built from settings. Doors get a finished `Scrubjay`.
 
-`ground.py` opens what everything stands on, `house.py` has every service by name, `working.py` begins what goes on by
-itself in a process that works.
+`resources.py` opens databases, caches and the network, `container.py` has every service by name, `background.py`
+starts the background tasks of a working process.
 """
 
 import asyncio
@@ -10,9 +10,9 @@ from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scrubjay.bootstrap.ground import open_ground, open_network
-from scrubjay.bootstrap.house import Scrubjay
-from scrubjay.bootstrap.working import start_indexing, start_working
+from scrubjay.app.background import start_indexing, start_working
+from scrubjay.app.container import Scrubjay
+from scrubjay.app.resources import open_ground, open_network
 from scrubjay.settings import Settings
 from scrubjay.storage.blobs import open_blob_store
 from scrubjay.storage.database import connect_or_explain, open_database
@@ -20,8 +20,8 @@ from scrubjay.storage.home import own_home, prepare_home
 from scrubjay.storage.schema import require_current
 
 if TYPE_CHECKING:
-    from scrubjay.backups.restore import Inspected
-    from scrubjay.backups.take import Tell
+    from scrubjay.storage.backups.restore import Inspected
+    from scrubjay.storage.backups.take import Tell
 
 __all__ = ["Scrubjay", "open_network", "open_scrubjay", "restore_backup"]
 
@@ -49,7 +49,7 @@ async def open_scrubjay(
 
 async def restore_backup(settings: Settings, path: Path, tell: "Tell") -> "Inspected":
     """Bring a backup into the empty place that the settings name. Its index is made anew by who opens it next."""
-    from scrubjay.backups.restore import BackupRestorer, inspect_backup, restore_keys
+    from scrubjay.storage.backups.restore import BackupRestorer, inspect_backup, restore_keys
 
     prepare_home(settings.home)
     with ExitStack() as locks:

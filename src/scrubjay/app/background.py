@@ -2,18 +2,15 @@
 
 from contextlib import AsyncExitStack
 
-from scrubjay.bootstrap.ground import Ground
-from scrubjay.bootstrap.house import Scrubjay
-from scrubjay.errors import DatabaseUnreachable, Unavailable
-from scrubjay.ingest.uploads import REINDEX_KIND
+from scrubjay.app.container import Scrubjay
+from scrubjay.app.resources import Ground
+from scrubjay.documents.uploads import REINDEX_KIND
 from scrubjay.jobs.engine import JobEngine
 from scrubjay.model.tenant import DEFAULT_TENANT_ID, Principal, Scope
-from scrubjay.settings import Settings
-from scrubjay.storage.database import open_database
+from scrubjay.storage.home import remove_old_job_records
 from scrubjay.webhooks.publisher import Publisher
 
 OPERATOR = Principal(tenant_id=DEFAULT_TENANT_ID, key_id="", scopes=frozenset({Scope.ADMIN}))
-UNKNOWN_DATABASE = "3D000"  # PostgreSQL's code for it
 
 
 async def start_indexing(ground: Ground, stack: AsyncExitStack) -> None:
@@ -25,8 +22,9 @@ async def start_indexing(ground: Ground, stack: AsyncExitStack) -> None:
 
 
 async def start_working(ground: Ground, jay: Scrubjay, stack: AsyncExitStack, *, keeping_time: bool) -> None:
+    remove_old_job_records(ground.settings.home)
     alone = ground.database.dialect == "sqlite"
-    engine = JobEngine(ground.settings, ground.database, ground.signals, jay.kinds, alone=alone, recorded=keeping_time)
+    engine = JobEngine(ground.settings, ground.database, ground.signals, jay.kinds, alone=alone)
     publisher = Publisher(ground.database, ground.settings.webhook_retention_days)
     if keeping_time:
         await _start_all(ground, jay, engine, publisher, stack)
@@ -50,7 +48,6 @@ async def _start_all(
     from scrubjay.webhooks.dispatcher import Dispatcher
 
     settings, database, signals = ground.settings, ground.database, ground.signals
-    await _reach_jobs_database(settings)
     keeper = JobKeeper(database, signals, jay.job_files, settings.job_retention_days)
     # Begun before jobs are and ended after them: what the last of them tell is at least in the queues.
     dispatcher = Dispatcher(database, signals, ground.network, publisher, jay.sender)
@@ -64,22 +61,3 @@ async def _start_all(
     stack.push_async_callback(jay.scheduler.stop)
     await jay.watcher.start(alone=ground.is_alone)
     stack.push_async_callback(jay.watcher.stop)
-
-
-async def _reach_jobs_database(settings: Settings) -> None:
-    """DBOS answers a database that it cannot use with pages of traceback; ask first, and say it in a sentence."""
-    url = settings.resolved_jobs_database_url
-    if url == settings.resolved_database_url or not url.startswith(("sqlite", "postgres")):
-        return
-    database = open_database(settings.model_copy(update={"database_url": url}))
-    try:
-        await database.check()
-    except Unavailable as error:
-        if getattr(getattr(error.__cause__, "orig", error.__cause__), "sqlstate", None) == UNKNOWN_DATABASE:
-            return  # DBOS makes its database
-        raise DatabaseUnreachable(
-            f"The jobs database {database.engine.url.render_as_string(hide_password=True)} cannot be used: "
-            f"{error.message} Check SCRUBJAY_JOBS_DATABASE_URL and that the server is running."
-        ) from error
-    finally:
-        await database.close()

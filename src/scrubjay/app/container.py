@@ -7,31 +7,30 @@ from contextlib import AsyncExitStack
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
-from scrubjay.bootstrap.ground import Ground, open_language_model, open_reranker
-from scrubjay.connectors.source import Tools
+from scrubjay.app.resources import Ground, open_language_model, open_reranker
+from scrubjay.documents.uploads import IngestJobs
 from scrubjay.domains.crawl_jobs import DomainCrawlJobs
-from scrubjay.ingest.uploads import IngestJobs
 from scrubjay.jobs.kinds import JobKinds
 from scrubjay.jobs.live import EventHub
 from scrubjay.model.search import SearchAnswer, SearchRequest
 from scrubjay.model.tenant import Principal, Scope
-from scrubjay.operations.enumeration_file import EnumerationFiles
-from scrubjay.operations.retrieval import Parts
-from scrubjay.operations.run import PlanRuns
-from scrubjay.operations.scheduler import PlanScheduler
-from scrubjay.operations.site_crawl import SiteCrawls
+from scrubjay.plans.enumeration_file import EnumerationFiles
+from scrubjay.plans.retrieval import Parts
+from scrubjay.plans.run import PlanRuns
+from scrubjay.plans.scheduler import PlanScheduler
 from scrubjay.services.access import Access
 from scrubjay.services.crawls import CrawlService
 from scrubjay.services.diagnostics import STEPS
 from scrubjay.services.jobs import JobService
 from scrubjay.services.verbs import Verbs
+from scrubjay.sources.protocol import Tools
 from scrubjay.storage.home import open_spool
 
 if TYPE_CHECKING:
-    from scrubjay.backend.protocol import Backend
     from scrubjay.domains.job_files import JobFiles
     from scrubjay.domains.steps import CrawlSteps
     from scrubjay.domains.store import DomainStore
+    from scrubjay.openai.protocol import Backend
     from scrubjay.services.action_jobs import ActionJobService
     from scrubjay.services.articles import ArticleService
     from scrubjay.services.audit import AuditService
@@ -51,6 +50,7 @@ if TYPE_CHECKING:
     from scrubjay.services.operations import OperationService
     from scrubjay.services.plans import PlanService
     from scrubjay.services.queries import QueryService
+    from scrubjay.services.reports import ReportService
     from scrubjay.services.resealing import Resealing
     from scrubjay.services.rules import RuleService
     from scrubjay.services.search import SearchService
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from scrubjay.services.verbs import Verb
     from scrubjay.services.watches import WatchService
     from scrubjay.services.webhooks import WebhookService
-    from scrubjay.watch.watcher import Watcher
+    from scrubjay.watches.watcher import Watcher
     from scrubjay.webhooks.endpoint import Sealing
     from scrubjay.webhooks.sender import Sender
 
@@ -90,17 +90,21 @@ class Scrubjay:
     def _make_kinds(self) -> JobKinds:
         ground, database, blobs = self._ground, self.database, self.blobs
         pool, ingester, indexer = ground.crawler.pool, ground.ingester, ground.indexer
-        parts = Parts(database, blobs, pool, ingester, indexer)
-        runs = PlanRuns(parts, self.tools_of_connectors, self.enumeration_files, open_spool(self.settings.home))
+        runs = self._runs
         return JobKinds(
             STEPS,
             *runs.kinds,
             *ground.crawler.kinds,
-            *SiteCrawls(ground.crawler, ingester, indexer, database).kinds,
             *IngestJobs(database, blobs, pool, ingester, indexer, ground.catalog).kinds,
             *self.verbs.kinds,
             *DomainCrawlJobs(lambda: self._domain_steps).kinds,
         )
+
+    @cached_property
+    def _runs(self) -> PlanRuns:
+        ground = self._ground
+        parts = Parts(self.database, self.blobs, ground.crawler.pool, ground.ingester, ground.indexer)
+        return PlanRuns(parts, self.tools_of_connectors, self.enumeration_files, open_spool(self.settings.home))
 
     @cached_property
     def health(self) -> "Health":
@@ -133,6 +137,12 @@ class Scrubjay:
         from scrubjay.services.operations import OperationService
 
         return OperationService(self.database, self.enumeration_files)
+
+    @cached_property
+    def reports(self) -> "ReportService":
+        from scrubjay.services.reports import ReportService
+
+        return ReportService(self.database, self.jobs)
 
     @cached_property
     def failures(self) -> "FailureService":
@@ -208,11 +218,17 @@ class Scrubjay:
 
     @cached_property
     def watcher(self) -> "Watcher":
-        from scrubjay.operations.rules import read_destination
-        from scrubjay.watch.opening import open_watcher
+        from scrubjay.plans.begin import begin_watch_crawl
+        from scrubjay.plans.rules import read_destination
+        from scrubjay.watches.opening import open_watcher
 
         ground = self._ground
-        watcher, poller = open_watcher(ground.crawler, ground.signals, partial(read_destination, self.database))
+        watcher, poller = open_watcher(
+            ground.crawler,
+            ground.signals,
+            partial(read_destination, self.database),
+            partial(begin_watch_crawl, self.secrets),
+        )
         self._closing.push_async_callback(poller.close)
         return watcher
 
@@ -242,8 +258,8 @@ class Scrubjay:
 
     @cached_property
     def backups(self) -> "BackupService":
-        from scrubjay.backups.take import BackupTaker
         from scrubjay.services.backups import BackupService
+        from scrubjay.storage.backups.take import BackupTaker
 
         return BackupService(self.database, BackupTaker(self.settings, self.database, self.blobs, self.secrets))
 
@@ -261,9 +277,9 @@ class Scrubjay:
 
     @cached_property
     def backend(self) -> "Backend":
-        from scrubjay.backend.local_parts import Parts as BackendParts
-        from scrubjay.backend.opening import open_backend, open_model
-        from scrubjay.crawl.relay import Relay
+        from scrubjay.crawler.relay import Relay
+        from scrubjay.openai.local_parts import Parts as BackendParts
+        from scrubjay.openai.opening import open_backend, open_model
 
         ground = self._ground
         relay = Relay(ground.network)
@@ -315,7 +331,7 @@ class Scrubjay:
     def domains(self) -> "DomainService":
         from scrubjay.services.domains import DomainService
 
-        return DomainService(self.database, self.domain_store, self.inventory, self.action_jobs)
+        return DomainService(self.database, self.domain_store, self.inventory, self.action_jobs, self.plans)
 
     @cached_property
     def domain_crawls(self) -> "DomainCrawlService":
@@ -339,4 +355,4 @@ class Scrubjay:
     def _domain_steps(self) -> "CrawlSteps":
         from scrubjay.domains.steps import CrawlSteps
 
-        return CrawlSteps(self.domain_store, self._ground.crawler, self.backend)
+        return CrawlSteps(self.domain_store, self._ground.crawler, self.backend, self._runs)

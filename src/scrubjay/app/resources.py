@@ -8,20 +8,22 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from scrubjay.connectors.web_job import WebCrawler
-from scrubjay.crawl.addresses import EgressGuard
-from scrubjay.crawl.fetcher import Network
+from scrubjay.crawler.addresses import EgressGuard
+from scrubjay.crawler.browser import BrowserRenderer
+from scrubjay.crawler.fetcher import Network
+from scrubjay.crawler.web_crawler import WebCrawler
+from scrubjay.documents.cleanup import Cleanup
+from scrubjay.documents.ingester import Ingester
+from scrubjay.documents.texts import TextStore
 from scrubjay.errors import ConfigurationError, HomeInUse, IndexElsewhere
-from scrubjay.extract.browser import BrowserRenderer
 from scrubjay.extract.pool import ExtractionPool
-from scrubjay.ingest.catalog import IndexCatalog
-from scrubjay.ingest.cleanup import Cleanup
-from scrubjay.ingest.documents import Ingester
-from scrubjay.ingest.embedder import Embedder
-from scrubjay.ingest.indexing import Indexer
-from scrubjay.ingest.texts import TextStore
+from scrubjay.index.catalog import IndexCatalog
+from scrubjay.index.embedder import Embedder
+from scrubjay.index.index import Index
+from scrubjay.index.indexing import Indexer
 from scrubjay.jobs.signals import JobSignals
-from scrubjay.search.index import Index
+from scrubjay.model.extraction import ExtractLimits
+from scrubjay.model.urls import register_tracking_parameters
 from scrubjay.settings import Settings
 from scrubjay.storage.blobs import BlobStore, open_blob_store
 from scrubjay.storage.cache import Cache, open_cache
@@ -32,8 +34,8 @@ from scrubjay.storage.secrets import SecretBox, open_secret_box
 from scrubjay.telemetry import crawl_meter, open_tracing
 
 if TYPE_CHECKING:
-    from scrubjay.crawl.endpoints import JsonEndpoint
-    from scrubjay.search.rerank import Reranker
+    from scrubjay.crawler.endpoints import JsonEndpoint
+    from scrubjay.index.rerank import Reranker
 
 MOST_EXTRACT_PROCESSES = 4
 
@@ -63,6 +65,7 @@ class Ground:
 
 
 async def open_ground(settings: Settings, stack: AsyncExitStack, *, has_index: bool) -> Ground:
+    register_tracking_parameters(settings.tracking_parameters)
     crawl_meter.configure(keep_seconds=settings.metrics_job_seconds, most_jobs=settings.metrics_jobs)
     if settings.otlp_endpoint is not None:
         stack.push_async_callback(asyncio.to_thread, open_tracing(settings.otlp_endpoint))
@@ -130,7 +133,7 @@ def _open_catalog(settings: Settings, database: Database, network: Network, *, h
         if not has_index and settings.is_index_embedded:
             raise IndexElsewhere
         # Imported here because the engines take a moment to import, and most commands do not search.
-        from scrubjay.search.opening import open_index
+        from scrubjay.index.opening import open_index
 
         key = settings.index_api_key
         try:
@@ -162,15 +165,15 @@ def _open_catalog(settings: Settings, database: Database, network: Network, *, h
 async def open_embedder(spec: Mapping[str, Any], settings: Settings, network: Network) -> Embedder:
     kind = spec["kind"]
     if kind == "wordllama":
-        from scrubjay.ingest.embedding import WordLlama
+        from scrubjay.index.embedding import WordLlama
 
         return await asyncio.to_thread(WordLlama)
     if kind == "minilm":
-        from scrubjay.ingest.minilm import MiniLm
+        from scrubjay.index.minilm import MiniLm
 
         return await asyncio.to_thread(MiniLm)
-    from scrubjay.crawl.endpoints import JsonEndpoint
-    from scrubjay.ingest.embedding_http import HttpEmbedder
+    from scrubjay.crawler.endpoints import JsonEndpoint
+    from scrubjay.index.embedding_http import HttpEmbedder
 
     # The key belongs to the address in the settings; one that served before is asked without it.
     key = settings.embedding_api_key if spec["url"] == settings.embedding_url else None
@@ -183,8 +186,8 @@ async def open_embedder(spec: Mapping[str, Any], settings: Settings, network: Ne
 def open_reranker(settings: Settings, network: Network) -> "Reranker | None":
     if settings.rerank_url is None:
         return None
-    from scrubjay.crawl.endpoints import JsonEndpoint
-    from scrubjay.search.rerank import Reranker
+    from scrubjay.crawler.endpoints import JsonEndpoint
+    from scrubjay.index.rerank import Reranker
 
     key = settings.rerank_api_key
     endpoint = JsonEndpoint(
@@ -197,7 +200,7 @@ def open_language_model(settings: Settings, network: Network) -> "JsonEndpoint |
     """For answers to queries."""
     if settings.llm_url is None or settings.llm_model is None:
         return None
-    from scrubjay.crawl.endpoints import JsonEndpoint
+    from scrubjay.crawler.endpoints import JsonEndpoint
 
     key = settings.llm_api_key
     return JsonEndpoint(
@@ -207,4 +210,9 @@ def open_language_model(settings: Settings, network: Network) -> "JsonEndpoint |
 
 def open_pool(settings: Settings) -> ExtractionPool:
     processes = settings.extract_processes or min(MOST_EXTRACT_PROCESSES, os.cpu_count() or 1)
-    return ExtractionPool(processes=processes, page_seconds=settings.extract_seconds)
+    limits = ExtractLimits(
+        links=settings.max_links_per_page,
+        blocks=settings.max_blocks_per_page,
+        characters=settings.max_characters_per_page,
+    )
+    return ExtractionPool(processes=processes, page_seconds=settings.extract_seconds, limits=limits)

@@ -21,7 +21,7 @@ from scrubjay.model.crawl_spec import read_spec
 from scrubjay.model.destination import Destination
 
 if TYPE_CHECKING:
-    from scrubjay.bootstrap import Scrubjay
+    from scrubjay.app import Scrubjay
     from scrubjay.model.tenant import Principal
     from scrubjay.services.documents import Upload
 

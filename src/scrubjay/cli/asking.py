@@ -13,8 +13,8 @@ ANYWHERE = tuple(ip_network(each) for each in ("0.0.0.0/0", "::/0"))  # where th
 
 async def ask_server(settings: Settings, path: str, body: dict[str, Any]) -> Any:
     """What the server in this folder answers; what it says against it is told in its words."""
-    from scrubjay.bootstrap import open_network
-    from scrubjay.crawl.fetcher import FetchRequest
+    from scrubjay.app import open_network
+    from scrubjay.crawler.fetcher import FetchRequest
 
     url = find_server(settings.home)
     if not url:

@@ -6,9 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from scrubjay.cli.context import admin, cell, console, local_time, print_json, run
-from scrubjay.model.audit import AuditEntry
-from scrubjay.model.page import Page
+from scrubjay.cli.context import cell, console, local_time, print_json, run_as_admin
 
 
 def list_acts(
@@ -19,12 +17,7 @@ def list_acts(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """List administrative acts: keys, sign-ins, deletions, webhooks, proxies, backups."""
-
-    async def main() -> Page[AuditEntry]:
-        async with admin() as (jay, who):
-            return await jay.audit.page(who, action=action, key_id=key, limit=limit, offset=offset)
-
-    page = run(main)
+    page = run_as_admin(lambda jay, who: jay.audit.page(who, action=action, key_id=key, limit=limit, offset=offset))
     if as_json:
         print_json([asdict(entry) for entry in page.items])
         return

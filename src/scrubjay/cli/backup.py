@@ -12,10 +12,10 @@ from scrubjay.cli.context import admin, console, quiet_settings, run
 from scrubjay.model.clock import utc_now
 
 if TYPE_CHECKING:
-    from scrubjay.backups.restore import Inspected
-    from scrubjay.backups.take import Taken
     from scrubjay.services.health import Finding
     from scrubjay.settings import Settings
+    from scrubjay.storage.backups.restore import Inspected
+    from scrubjay.storage.backups.take import Taken
 
 
 def backup(
@@ -83,7 +83,7 @@ def restore(file: Annotated[Path, typer.Argument(help="The file that `scrubjay b
 async def _restore(
     chosen: "Settings", path: Path, tell: Callable[[str, int], None]
 ) -> "tuple[Inspected, list[Finding]]":
-    from scrubjay.bootstrap import open_scrubjay, restore_backup
+    from scrubjay.app import open_scrubjay, restore_backup
 
     found = await restore_backup(chosen, path, tell)
     tell("making the index", 0)

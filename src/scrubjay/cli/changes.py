@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
-from scrubjay.cli.context import admin, cell, console, local_time, printable, run
+from scrubjay.cli.context import cell, console, local_time, printable, run_as_admin
 from scrubjay.cli.documents import STYLES
 from scrubjay.cli.plan_options import PlanName, find_plan
 from scrubjay.cli.plan_values import read_duration
@@ -17,7 +17,7 @@ from scrubjay.errors import InvalidRequest, NotFound
 from scrubjay.model.clock import utc_now
 
 if TYPE_CHECKING:
-    from scrubjay.bootstrap import Scrubjay
+    from scrubjay.app import Scrubjay
     from scrubjay.model.tenant import Principal
     from scrubjay.services.operations import DocumentChange
 
@@ -37,24 +37,23 @@ def list_changes(
     """List what was added (+), changed (~) and removed (-) in a plan's documents, oldest first."""
     moment = None if since is None else _read_moment(since)
 
-    async def main() -> int:
-        async with admin() as (jay, who):
-            found = await find_plan(jay, who, plan)
-            newest: deque[DocumentChange] = deque(maxlen=limit)
-            total = 0
-            async for change in jay.operations.changes(who, found.id, since=moment):
-                newest.append(change)
-                total += 1
-            if total > limit and not as_json:
-                console.print(f"{total - limit:,} earlier ones; see --limit.", highlight=False)
-            for change in newest:
-                facts = _facts(change)
-                if diff and change.kind == "changed":
-                    facts["diff"] = await _diff(jay, who, change)
-                _show(facts, as_json=as_json)
-            return total
+    async def main(jay: "Scrubjay", who: "Principal") -> int:
+        found = await find_plan(jay, who, plan)
+        newest: deque[DocumentChange] = deque(maxlen=limit)
+        total = 0
+        async for change in jay.operations.changes(who, found.id, since=moment):
+            newest.append(change)
+            total += 1
+        if total > limit and not as_json:
+            console.print(f"{total - limit:,} earlier ones; see --limit.", highlight=False)
+        for change in newest:
+            facts = _facts(change)
+            if diff and change.kind == "changed":
+                facts["diff"] = await _diff(jay, who, change)
+            _show(facts, as_json=as_json)
+        return total
 
-    if not run(main) and not as_json:
+    if not run_as_admin(main) and not as_json:
         console.print("Nothing changed." if since else "Nothing has been taken in yet.")
 
 

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from scrubjay.cli.context import admin, cell, console, plain_table, print_json, run
+from scrubjay.cli.context import admin, cell, console, id_column, plain_table, print_json, run, run_as_admin
 from scrubjay.cli.document_options import Json, find_collection
 
 app = typer.Typer(help="List, make, rename and remove collections.", invoke_without_command=True)
@@ -39,7 +39,7 @@ def list_collections(as_json: Json = False) -> None:
     if as_json:
         print_json(found)
         return
-    table = plain_table("name", "documents", "description")
+    table = plain_table("name", "documents", "description", id_column())
     for each in found:
         table.add_row(cell(each["name"]), f"{each['documents']:,}", cell(each["description"]), each["id"])
     console.print(table if found else "No collections yet; `scrubjay collections add NAME` makes one.")
@@ -51,12 +51,8 @@ def add_collection(
     description: Annotated[str | None, typer.Option(help="What it is for.")] = None,
 ) -> None:
     """Make a collection."""
-
-    async def main() -> str:
-        async with admin() as (jay, who):
-            return (await jay.collections.create(who, name=name, description=description)).id
-
-    console.print(run(main), highlight=False)
+    made = run_as_admin(lambda jay, who: jay.collections.create(who, name=name, description=description))
+    console.print(made.id, highlight=False)
 
 
 @app.command("rename")

@@ -12,6 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import typer
 from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
@@ -23,7 +24,7 @@ from scrubjay.storage.home import find_server
 from scrubjay.telemetry import configure_logging
 
 if TYPE_CHECKING:
-    from scrubjay.bootstrap import Scrubjay
+    from scrubjay.app import Scrubjay
     from scrubjay.model.tenant import Principal
 
 T = TypeVar("T")
@@ -72,11 +73,21 @@ async def admin() -> "AsyncIterator[tuple[Scrubjay, Principal]]":
     """Scrubjay, and who the command line is: the admin key of the data folder."""
     quiet = quiet_settings()
     # After the settings: what is wrong with them should be told at once.
-    from scrubjay.bootstrap import open_scrubjay
+    from scrubjay.app import open_scrubjay
 
     async with open_scrubjay(quiet) as jay:
         _say_where_from()
         yield jay, await jay.access.open_as_admin(quiet.home)
+
+
+def run_as_admin(main: "Callable[[Scrubjay, Principal], Coroutine[Any, Any, T]]") -> T:
+    """Run this with an open Scrubjay and the admin key of the data folder."""
+
+    async def opened() -> T:
+        async with admin() as (jay, who):
+            return await main(jay, who)
+
+    return run(opened)
 
 
 @asynccontextmanager
@@ -100,7 +111,7 @@ async def searching() -> "AsyncIterator[tuple[Scrubjay, Principal]]":
 async def _own_or_shared(
     quiet: Settings, owning: "AbstractAsyncContextManager[Scrubjay | None]"
 ) -> "AsyncIterator[tuple[Scrubjay, Principal]]":
-    from scrubjay.bootstrap import open_scrubjay
+    from scrubjay.app import open_scrubjay
 
     async with AsyncExitStack() as stack:
         jay = await stack.enter_async_context(owning)
@@ -118,7 +129,7 @@ async def own_home(
 
     Another command has it only for a while, and is waited for; who comes second finds nothing half done.
     """
-    from scrubjay.bootstrap import open_scrubjay
+    from scrubjay.app import open_scrubjay
 
     started, told = time.monotonic(), False
     async with AsyncExitStack() as stack:
@@ -157,9 +168,9 @@ def local_time(moment: datetime) -> str:
     return f"{moment.astimezone():%Y-%m-%d %H:%M:%S}"
 
 
-def plain_table(*columns: str) -> Table:
-    """Columns without lines between them. The id comes last and is never cut off: it is for copying."""
-    return Table(*columns, id_column(), box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+def plain_table(*columns: Column | str) -> Table:
+    """Columns without lines between them."""
+    return Table(*columns, box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
 
 
 def id_column() -> Column:
@@ -172,6 +183,16 @@ def cell(text: str | None) -> Text:
     return Text(
         "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text or "")
     )
+
+
+def report_removal(removed_id: str | None, *, as_json: bool) -> None:
+    """Print that an item was removed; exits with 1 when the user declined."""
+    if removed_id is None:
+        raise typer.Exit(1)
+    if as_json:
+        print_json({"id": removed_id, "removed": True})
+    else:
+        console.print("Removed.")
 
 
 def print_json(value: Any) -> None:

@@ -1,8 +1,6 @@
 """`scrubjay crawl`: crawl sites into the data folder, watch it happen, and take the pages along."""
 
 import asyncio
-import signal
-import sys
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,74 +11,59 @@ from rich.live import Live
 
 from scrubjay.cli.context import console, print_json, run, working
 from scrubjay.cli.crawl_options import (
-    Auth,
-    Bearer,
-    Concurrency,
-    DelayMs,
-    Exclude,
-    ExtentOption,
-    Extraction,
-    Header,
-    HostConcurrency,
-    IgnoreRobots,
-    Include,
-    Keyword,
-    MaxDepth,
-    MaxPages,
-    MaxSeconds,
-    RateLimit,
-    Shards,
-    Sitemaps,
-    StrategyOption,
-    Timeout,
-    UserAgent,
-    read_auth,
-    read_headers,
+    CREDENTIALS,
+    EXTRACTION,
+    ROBOTS,
+    TIMEOUT,
+    USER_AGENT,
+    crawl_option,
+    spec_values,
 )
-from scrubjay.cli.crawl_view import show_crawl, show_summary
+from scrubjay.cli.crawl_view import exit_code, show_crawl, show_problems, show_summary
 from scrubjay.cli.document_options import CollectionName, TagNames
+from scrubjay.cli.interrupts import INTERRUPTED, Interrupts
+from scrubjay.cli.model_options import flag, with_options
 from scrubjay.errors import Conflict, NotFound
-from scrubjay.model.crawl_spec import CrawlMode, CrawlSpec, CrawlStrategy, Extent, read_spec
+from scrubjay.model.crawl_spec import CrawlSpec, read_spec
 from scrubjay.model.destination import Destination
 from scrubjay.model.job import FINISHED_STATES, Job, JobRequest, JobState
+from scrubjay.services.reports import RunItems, problem_outcomes
 
 if TYPE_CHECKING:
-    from scrubjay.bootstrap import Scrubjay
+    from scrubjay.app import Scrubjay
     from scrubjay.model.tenant import Principal
 
 LOOK_SECONDS = 0.25
-INTERRUPTED = 130
+SHOWN_PROBLEMS = 10
 
 
+@with_options(
+    crawl_option("max_depth", "--depth"),
+    crawl_option("max_pages", max=None),
+    crawl_option("max_seconds", min=0.1, max=None),
+    crawl_option("strategy"),
+    crawl_option("keywords", "--keyword"),
+    crawl_option("score_threshold"),
+    crawl_option("extent"),
+    crawl_option("include"),
+    crawl_option("exclude"),
+    crawl_option("use_sitemaps", "--sitemaps/--no-sitemaps"),
+    ROBOTS,
+    flag("sequential", "--sequential", help="One page after the other, in the exact order of the strategy."),
+    crawl_option("concurrency"),
+    crawl_option("host_concurrency"),
+    crawl_option("delay_ms"),
+    crawl_option("rate_limit_rps", "--rate", max=None),
+    crawl_option("max_failed_share"),
+    crawl_option("shards", default=None, help="Number of workers that share the crawl, by host. Default: crawl_shards"),
+    TIMEOUT,
+    USER_AGENT,
+    *CREDENTIALS,
+    EXTRACTION,
+)
 def crawl(
     urls: Annotated[list[str], typer.Argument(help="Where to start; several addresses make one crawl.")],
-    depth: MaxDepth = 10,
-    max_pages: MaxPages = 1000,
-    max_seconds: MaxSeconds = None,
-    strategy: StrategyOption = CrawlStrategy.BFS,
-    keyword: Keyword = None,
-    score_threshold: Annotated[
-        float, typer.Option(min=0, max=1, help="best-first: do not follow links that score less (0 to 1).")
-    ] = 0.0,
-    extent: ExtentOption = Extent.HOST,
-    include: Include = None,
-    exclude: Exclude = None,
-    sitemaps: Sitemaps = True,
-    ignore_robots: IgnoreRobots = False,
-    sequential: Annotated[
-        bool, typer.Option("--sequential", help="One page after the other, in the exact order of the strategy.")
-    ] = False,
-    concurrency: Concurrency = 16,
-    host_concurrency: HostConcurrency = 8,
-    delay_ms: DelayMs = 100,
-    rate: RateLimit = None,
-    shards: Shards = None,
-    timeout: Timeout = 30.0,
-    user_agent: UserAgent = None,
-    header: Header = None,
-    auth: Auth = None,
-    bearer: Bearer = None,
-    extraction: Extraction = "markdown",
+    options: dict[str, Any],
     out: Annotated[Path | None, typer.Option(help="Write each page as a Markdown file into this folder.")] = None,
     jsonl: Annotated[Path | None, typer.Option(help="Write all pages into this file, one JSON object a line.")] = None,
     warc: Annotated[Path | None, typer.Option(help="Write the answers as they came into this WARC file.")] = None,
@@ -93,7 +76,7 @@ def crawl(
         bool, typer.Option("--index/--no-index", help="Make the pages findable, or keep them as pages only.")
     ] = True,
     refresh: Annotated[
-        bool, typer.Option("--refresh", help="Fetch and extract anew what has not changed since the last crawl.")
+        bool, typer.Option("--refresh", help="Fetch and extract every page again, even if it did not change.")
     ] = False,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the last crawl from these addresses that did not finish.")
@@ -103,52 +86,29 @@ def crawl(
 ) -> None:
     """Crawl sites, and make their pages findable with `scrubjay search`.
 
+    Exit codes: 0 everything was read, 3 some pages failed, 4 nothing was read, 130 interrupted.
+    `scrubjay jobs report JOB` lists every address that failed, with the reason.
+
     What has not changed since the last crawl from the same addresses costs one request and is not fetched again.
     Stop with Ctrl-C: what is done stays done, and `--resume` goes on from there, also after a crash.
     """
-    spec = read_spec(
-        {
-            "start_urls": urls,
-            "max_depth": depth,
-            "max_pages": max_pages,
-            "max_seconds": max_seconds,
-            "strategy": strategy,
-            "keywords": keyword or [],
-            "score_threshold": score_threshold,
-            "extent": extent,
-            "include": include or [],
-            "exclude": exclude or [],
-            "use_sitemaps": sitemaps,
-            "respect_robots": not ignore_robots,
-            "mode": CrawlMode.SEQUENTIAL if sequential else CrawlMode.CONCURRENT,
-            "concurrency": concurrency,
-            "host_concurrency": host_concurrency,
-            "delay_ms": delay_ms,
-            "rate_limit_rps": rate,
-            "timeout_seconds": timeout,
-            "user_agent": user_agent,
-            "headers": read_headers(header),
-            "auth": read_auth(auth, bearer),
-            "extraction": extraction,
-            "keep_originals": keep_originals or warc is not None,
-            "refresh": refresh,
-            **({} if shards is None else {"shards": shards}),
-        }
-    )
+    facts = {"start_urls": urls, "keep_originals": keep_originals or warc is not None, "refresh": refresh}
+    spec = read_spec(spec_values(options) | facts)
     into = _Into(collection, tuple(tag or ())) if index else None
-    job = run(lambda: _Crawl(spec, _Targets(out, jsonl, warc), resume, into, live=not (quiet or as_json)).run())
+    crawling = _Crawl(spec, _Targets(out, jsonl, warc), resume, into, live=not (quiet or as_json))
+    job = run(crawling.run)
     if as_json:
-        print_json({"job_id": job.id, "state": job.state, "error": job.error, **(job.result or job.progress)})
+        print_json({**(job.result or job.progress), "job_id": job.id, "state": job.state, "error": job.error})
     else:
         show_summary(job)
+        show_problems(job, crawling.problems)
     raise typer.Exit(_exit_code(job))
 
 
 def _exit_code(job: Job) -> int:
     if job.state is JobState.PAUSED:
         return INTERRUPTED
-    facts: dict[str, Any] = dict(job.result or {})
-    return 0 if job.state is JobState.COMPLETED and facts.get("pages", 0) > 0 else 1
+    return exit_code(job.result)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,35 +147,27 @@ class _Crawl:
         self._targets = targets
         self._resume = resume
         self._live = live
-        self._interrupts = 0
+        self._interrupts = Interrupts("Stopped at once; --resume goes on.")
+        self.problems: RunItems | None = None
 
     async def run(self) -> Job:
-        loop = asyncio.get_running_loop()
         async with working() as (jay, who):
-            loop.add_signal_handler(signal.SIGINT, self._interrupt)
-            loop.add_signal_handler(signal.SIGTERM, self._interrupt)
+            self._interrupts.listen()
             job = await self._find_or_start(jay, who)
             job = await self._watch(jay, who, job)
             if self._targets.any and job.state in FINISHED_STATES | {JobState.PAUSED}:
                 await self._export(jay, who, job)
+            if job.state in FINISHED_STATES:
+                self.problems = await jay.reports.of_job(who, job.id, outcomes=problem_outcomes(), limit=SHOWN_PROBLEMS)
         return job
 
-    def _interrupt(self) -> None:
-        self._interrupts += 1
-        if self._interrupts > 1:
-            # The second time is meant: the frontier is safe in the database whatever happens.
-            sys.stderr.write("\nStopped at once; --resume goes on.\n")
-            sys.stderr.flush()
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            signal.raise_signal(signal.SIGTERM)
-
     async def _find_or_start(self, jay: "Scrubjay", who: "Principal") -> Job:
-        unfinished = await jay.crawls.find_unfinished(who, self._spec)
+        into = None if self._into is None else await self._into.destination(jay, who)
+        unfinished = await jay.crawls.find_unfinished(who, self._spec, None if into is None else into.collection_id)
         if not self._resume:
             if unfinished is not None and unfinished.state in (JobState.PENDING, JobState.RUNNING):
                 self._say("A crawl from these addresses is under way; joining it.")
                 return unfinished
-            into = None if self._into is None else await self._into.destination(jay, who)
             return await jay.crawls.start(who, self._spec, destination=into)
         if unfinished is None:
             raise NotFound("No crawl from these addresses was left unfinished; run it without --resume.")
@@ -240,7 +192,7 @@ class _Crawl:
                     live.update(show_crawl(job, stopping=asked))
                 if job.state in FINISHED_STATES or job.state is JobState.PAUSED:
                     return job
-                if self._interrupts and not asked:
+                if self._interrupts.count and not asked:
                     asked = True
                     try:
                         await jay.jobs.make_request(who, job.id, JobRequest.PAUSE)

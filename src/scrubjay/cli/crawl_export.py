@@ -18,7 +18,7 @@ from scrubjay.model.job import Job
 from scrubjay.services.crawls import page_record
 
 if TYPE_CHECKING:
-    from scrubjay.bootstrap import Scrubjay
+    from scrubjay.app import Scrubjay
     from scrubjay.model.tenant import Principal
 
 _UNSAFE = re.compile(r"[^\w.,+=@ -]+")

@@ -1,42 +1,45 @@
-"""Options that the commands which crawl and fetch share."""
+"""Options that `crawl` and `fetch` share: fields of CrawlSpec, and how headers and credentials are given."""
 
+import inspect
 from typing import Annotated, Any
 
 import typer
 
+from scrubjay.cli.model_options import flag, option
 from scrubjay.errors import InvalidRequest
-from scrubjay.model.crawl_spec import CrawlStrategy, Extent
+from scrubjay.model.crawl_spec import CrawlMode, CrawlSpec
 
-MaxDepth = Annotated[int, typer.Option("--depth", min=0, max=1000, help="Links away from the start; 0: only it.")]
-MaxPages = Annotated[int, typer.Option(min=1, help="Stop after so many pages.")]
-MaxSeconds = Annotated[float | None, typer.Option(min=0.1, help="Stop after so many seconds.")]
-StrategyOption = Annotated[
-    CrawlStrategy, typer.Option(help="Which page is next: breadth-first, depth-first, or by --keyword.")
-]
-Keyword = Annotated[list[str] | None, typer.Option(help="What best_first looks for; may be given several times.")]
-ExtentOption = Annotated[
-    Extent, typer.Option(help="Which links are followed: below the start, its host, its domain, or all.")
-]
-Include = Annotated[list[str] | None, typer.Option(help="Only addresses that match this regular expression.")]
-Exclude = Annotated[list[str] | None, typer.Option(help="No addresses that match this regular expression.")]
-Sitemaps = Annotated[bool, typer.Option("--sitemaps/--no-sitemaps", help="Also start from the site's sitemaps.")]
-IgnoreRobots = Annotated[bool, typer.Option("--ignore-robots", help="Do not ask robots.txt for permission.")]
-Concurrency = Annotated[int, typer.Option(min=1, max=256, help="Requests at the same time.")]
-HostConcurrency = Annotated[int, typer.Option(min=1, max=64, help="Requests to one host at the same time.")]
-Shards = Annotated[
-    int | None,
-    typer.Option(min=1, max=64, help="Have so many workers share the crawl, by host. Default: crawl_shards"),
-]
-DelayMs = Annotated[int, typer.Option(min=0, max=60_000, help="Milliseconds between two requests to a host.")]
-RateLimit = Annotated[float | None, typer.Option(min=0.01, help="At most so many requests a second to a host.")]
-Timeout = Annotated[float, typer.Option(min=0.1, max=600, help="Seconds that a page may take to arrive.")]
-UserAgent = Annotated[str | None, typer.Option(help="How to introduce ourselves. Default: crawl_user_agent")]
-Header = Annotated[list[str] | None, typer.Option(help="Send this header, as 'Name: value'.")]
-Auth = Annotated[str | None, typer.Option(help="User and password for Basic authentication, as 'user:password'.")]
-Bearer = Annotated[str | None, typer.Option(help="Token for Bearer authentication.")]
-Extraction = Annotated[
-    str, typer.Option("--extract", help="markdown, structured, raw, trafilatura, browser, crawl4ai or llm.")
-]
+IGNORE_ROBOTS = "Do not ask robots.txt for permission."
+IgnoreRobots = Annotated[bool, typer.Option("--ignore-robots", help=IGNORE_ROBOTS)]
+UserAgent = Annotated[str | None, typer.Option(help=CrawlSpec.model_fields["user_agent"].description)]
+
+
+def crawl_option(field: str, *names: str, **details: Any) -> inspect.Parameter:
+    return option(CrawlSpec, field, *names, **details)
+
+
+TIMEOUT = crawl_option("timeout_seconds", "--timeout")
+USER_AGENT = crawl_option("user_agent")
+EXTRACTION = crawl_option(
+    "extraction", "--extract", help="markdown, structured, raw, trafilatura, browser, crawl4ai or llm."
+)
+ROBOTS = flag("ignore_robots", "--ignore-robots", help=IGNORE_ROBOTS)
+CREDENTIALS = (
+    flag("header", kind=list[str] | None, default=None, help="Send this header, as 'Name: value'."),
+    flag("auth", kind=str | None, default=None, help="Credentials for Basic authentication, as 'user:password'."),
+    flag("bearer", kind=str | None, default=None, help="Token for Bearer authentication."),
+)
+
+
+def spec_values(options: dict[str, Any]) -> dict[str, Any]:
+    """The values of a CrawlSpec, from fields of it and from options that say the same in other words."""
+    values = dict(options)
+    values["respect_robots"] = not values.pop("ignore_robots")
+    values["headers"] = read_headers(values.pop("header", None))
+    values["auth"] = read_auth(values.get("auth"), values.pop("bearer", None))
+    if values.pop("sequential", False):
+        values["mode"] = CrawlMode.SEQUENTIAL
+    return values
 
 
 def read_headers(lines: list[str] | None) -> dict[str, str]:

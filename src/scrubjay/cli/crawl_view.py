@@ -11,6 +11,8 @@ from rich.text import Text
 from scrubjay.cli.context import cell, console
 from scrubjay.model.clock import utc_now
 from scrubjay.model.job import Job, JobState
+from scrubjay.plans.report import RunReport
+from scrubjay.services.reports import RunItems
 
 SHOWN_HOSTS = 6
 SHOWN_ERRORS = 8
@@ -76,8 +78,31 @@ def show_summary(job: Job) -> None:
         console.print(Text.assemble("The crawl failed: ", cell(job.error), style="red"))
     elif job.state is JobState.PAUSED:
         console.print(Text("Stopped. Run the same command with --resume to go on."))
-    elif not facts.get("pages"):
-        console.print(Text(f"Nothing was crawled; `scrubjay jobs events {job.id}` tells more.", style="red"))
+
+
+PARTLY_FAILED, NOTHING_READ = 3, 4
+
+
+def exit_code(result: Mapping[str, Any] | None) -> int:
+    """0 when all was read but for dead links, 3 when something failed, 4 when nothing was read."""
+    report = RunReport.load((result or {}).get("report"))
+    if report is None or not report.got:
+        return NOTHING_READ
+    return PARTLY_FAILED if report.objects_failed else 0
+
+
+def show_problems(job: Job, found: RunItems | None) -> None:
+    """The first addresses that were not taken in, with the reason and the next step."""
+    if found is None or not found.items:
+        return
+    for item in found.items:
+        line = Text.assemble(f"  {item.outcome} ", cell(item.key), ": ", cell(item.message or item.reason or ""))
+        console.print(line, style="dim")
+    first = next((item.next_step for item in found.items if item.next_step), None)
+    if first:
+        console.print(Text(f"  Next step: {first}"))
+    if found.total > len(found.items):
+        console.print(Text(f"  {found.total - len(found.items):,} more: scrubjay jobs report {job.id}"))
 
 
 def _summary_rows(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -92,6 +117,7 @@ def _summary_rows(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("failed", f"{facts.get('failed', 0):,}"),
         ("skipped", f"{facts.get('skipped', 0):,}"),
         ("left in queue", f"{facts.get('left_in_queue', 0):,}"),
+        ("limits hit", ", ".join((facts.get("report") or {}).get("limits") or ()) or "0"),
         ("received", _size(facts.get("bytes", 0))),
     ]
     documents = facts.get("documents") or {}

@@ -23,7 +23,7 @@ from scrubjay.model.search import SearchRequest
 from scrubjay.settings import Settings
 
 if TYPE_CHECKING:
-    from scrubjay.bootstrap import Scrubjay
+    from scrubjay.app import Scrubjay
     from scrubjay.model.job import Job
     from scrubjay.model.tenant import Principal
 
@@ -45,7 +45,7 @@ def demo(
 
 
 async def _demo(chosen: Settings, url: str | None, max_pages: int) -> None:
-    from scrubjay.bootstrap import open_scrubjay
+    from scrubjay.app import open_scrubjay
 
     if url is None:
         # The sample is served on this machine, where crawls otherwise may not look.

@@ -1,17 +1,18 @@
 """`scrubjay discover`: the addresses that a site's sitemaps and Common Crawl know, one a line."""
 
 import sys
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from scrubjay.cli import context
-from scrubjay.cli.context import cell, print_json, run
+from scrubjay.cli.context import cell, print_json, quiet_settings, run
 from scrubjay.cli.crawl_options import UserAgent
+from scrubjay.cli.robots import open_robots
 from scrubjay.model.discovery import DiscoverySource, read_discovery_spec
 
 if TYPE_CHECKING:
-    from scrubjay.model.discovery import DiscoveredUrl, Discovery
+    from scrubjay.model.discovery import Discovery
 
 
 def discover(
@@ -39,23 +40,13 @@ def discover(
             "max_urls": max_urls,
         }
     )
-    settings = context.quiet_settings()
+    settings = quiet_settings()
     # After the settings: what is wrong with them should be told at once.
-    from scrubjay.bootstrap import open_network
-    from scrubjay.crawl.discovery import discover as find_addresses
-    from scrubjay.crawl.robots import Robots
-    from scrubjay.storage.cache import open_cache
-
-    chosen = user_agent or settings.crawl_user_agent
+    from scrubjay.crawler.discovery import discover as find_addresses
 
     async def main() -> "Discovery":
-        cache = open_cache(settings)
-        try:
-            async with open_network(settings) as network, network.fetcher(user_agent=chosen) as fetcher:
-                robots = Robots(fetcher, cache, user_agent=chosen)
-                return await find_addresses(spec, fetcher, robots, common_crawl_url=settings.common_crawl_url)
-        finally:
-            await cache.close()
+        async with open_robots(settings, user_agent or settings.crawl_user_agent) as (fetcher, robots):
+            return await find_addresses(spec, fetcher, robots, common_crawl_url=settings.common_crawl_url)
 
     found = run(main)
     if as_json:
@@ -64,21 +55,14 @@ def discover(
                 "domain": spec.domain,
                 "seen": found.seen,
                 "complete": found.complete,
-                "urls": [_facts(one) for one in found.urls],
-                "problems": [
-                    {"source": one.source, "url": one.url, "error_type": one.error_type, "message": one.message}
-                    for one in found.problems
-                ],
+                "urls": [asdict(one) for one in found.urls],
+                "problems": [asdict(one) for one in found.problems],
             }
         )
     else:
         _show(found)
     if found.problems and not found.urls:
         raise typer.Exit(1)
-
-
-def _facts(one: "DiscoveredUrl") -> dict[str, object]:
-    return {"url": one.url, "source": one.source, "score": one.score, "lastmod": one.lastmod}
 
 
 def _show(found: "Discovery") -> None:

@@ -11,7 +11,7 @@ from scrubjay.errors import InvalidRequest, NotFound
 from scrubjay.model.ids import id_from_uuid
 
 if TYPE_CHECKING:
-    from scrubjay.bootstrap import Scrubjay
+    from scrubjay.app import Scrubjay
     from scrubjay.model.content import Document
     from scrubjay.model.tenant import Principal
 
@@ -22,6 +22,10 @@ CollectionName = Annotated[
 InCollection = Annotated[str | None, typer.Option("--collection", "-c", help="Only this collection, by name or id.")]
 TagNames = Annotated[list[str] | None, typer.Option("--tag", "-t", help="A tag; can be given several times.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+DOCUMENT_FACTS = (
+    "id", "url", "title", "status", "error", "source", "collection_id", "language", "version", "size_bytes",
+    "duplicate_of", "created_at", "crawled_at", "updated_at", "deleted_at",
+)  # fmt: skip
 DocumentName = Annotated[str, typer.Argument(help="The document's id (adoc_…), address or file.")]
 
 
@@ -65,22 +69,5 @@ async def find_tags(jay: "Scrubjay", who: "Principal", names: list[str]) -> tupl
 
 
 def document_facts(document: "Document") -> dict[str, Any]:
-    return {
-        "id": document.id,
-        "url": document.url,
-        "title": document.title,
-        "status": str(document.status),
-        "error": document.error,
-        "source": str(document.source),
-        "collection_id": document.collection_id,
-        "language": document.language,
-        "version": document.version,
-        "chunks": document.chunk_count,
-        "size_bytes": document.size_bytes,
-        "duplicate_of": document.duplicate_of,
-        "created_at": document.created_at,
-        "crawled_at": document.crawled_at,
-        "updated_at": document.updated_at,
-        "deleted_at": document.deleted_at,
-        "metadata": dict(document.details),
-    }
+    facts = {name: getattr(document, name) for name in DOCUMENT_FACTS}
+    return facts | {"chunks": document.chunk_count, "metadata": dict(document.details)}

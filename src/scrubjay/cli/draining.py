@@ -6,7 +6,7 @@ from types import FrameType
 
 import uvicorn
 
-from scrubjay.bootstrap import Scrubjay
+from scrubjay.app import Scrubjay
 
 STREAM_SECONDS = 0.3  # in which those who follow events are told to come back
 

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from scrubjay.cli.context import admin, cell, console, print_json, print_markdown, run
 from scrubjay.cli.crawl_options import IgnoreRobots
+from scrubjay.cli.document_options import Json
 from scrubjay.errors import InvalidRequest
 from scrubjay.model.crawl_spec import read_spec
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from scrubjay.extract.html import BlockReport
 
 app = typer.Typer(help="Turn files into Markdown, and see what becomes of a page's blocks.", no_args_is_help=True)
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Url = Annotated[str, typer.Option(help="The address that a file came from; links in it are read from there.")]
 SHOWN_TEXT = 160
 
@@ -33,16 +33,8 @@ def extract_file(
 
     found = extract(_read(path), url=url)
     if as_json:
-        print_json(
-            {
-                "title": found.title,
-                "method": found.method,
-                "verdict": found.verdict,
-                "markdown": found.markdown,
-                "metadata": found.metadata,
-                "links": found.links,
-            }
-        )
+        names = ("title", "method", "verdict", "markdown", "metadata", "links")
+        print_json({name: getattr(found, name) for name in names})
     else:
         print_markdown(found.markdown)
 
@@ -80,8 +72,8 @@ def explain(
 
 
 async def _fetch(url: str, ignore_robots: bool) -> "tuple[bytes, str, list[RepeatedBlock]]":
-    from scrubjay.crawl.urls import host_of
     from scrubjay.model.extraction import ExtractOptions
+    from scrubjay.model.urls import host_of
 
     spec = read_spec({"start_urls": [url], "respect_robots": not ignore_robots})
     async with admin() as (jay, who):

@@ -1,75 +1,44 @@
 """`scrubjay fetch`: one page as Markdown, on standard output."""
 
 import sys
-from typing import Annotated
+from collections.abc import Iterable
+from typing import Annotated, Any
 
 import typer
 
 from scrubjay.cli.context import admin, print_json, print_markdown, run
-from scrubjay.cli.crawl_options import (
-    Auth,
-    Bearer,
-    Extraction,
-    Header,
-    IgnoreRobots,
-    Timeout,
-    UserAgent,
-    read_auth,
-    read_headers,
-)
+from scrubjay.cli.crawl_options import CREDENTIALS, EXTRACTION, ROBOTS, TIMEOUT, USER_AGENT, spec_values
+from scrubjay.cli.model_options import flag, with_options
 from scrubjay.errors import InvalidRequest
 from scrubjay.model.crawl_spec import read_spec
 from scrubjay.model.extraction import ExtractOptions, Verdict
 
 
+@with_options(
+    EXTRACTION,
+    flag("field", kind=list[str] | None, default=None, help="structured: a field to read, as 'name=CSS selector'."),
+    ROBOTS,
+    TIMEOUT,
+    USER_AGENT,
+    *CREDENTIALS,
+)
 def fetch(
     url: Annotated[str, typer.Argument(help="The page to fetch.")],
-    extraction: Extraction = "markdown",
-    field: Annotated[
-        list[str] | None, typer.Option(help="structured: a field to read, as 'name=CSS selector'.")
-    ] = None,
-    ignore_robots: IgnoreRobots = False,
-    timeout: Timeout = 30.0,
-    user_agent: UserAgent = None,
-    header: Header = None,
-    auth: Auth = None,
-    bearer: Bearer = None,
+    options: dict[str, Any],
     as_json: Annotated[bool, typer.Option("--json", help="Print everything that was found as JSON.")] = False,
 ) -> None:
     """Fetch one page and print it as Markdown."""
-    fields = _read_fields(field)
-    spec = read_spec(
-        {
-            "start_urls": [url],
-            "respect_robots": not ignore_robots,
-            "timeout_seconds": timeout,
-            "user_agent": user_agent,
-            "headers": read_headers(header),
-            "auth": read_auth(auth, bearer),
-            "extraction": extraction,
-            "fields": fields,
-        }
-    )
+    fields = _read_fields(options.pop("field", ()))
+    spec = read_spec(spec_values(options) | {"start_urls": [url], "fields": fields})
 
     async def main() -> bool:
         async with admin() as (jay, who):
-            options = ExtractOptions(strategy=spec.extraction, fields=fields)
-            response, found = await jay.crawls.fetch_page(who, spec, options)
+            wanted = ExtractOptions(strategy=spec.extraction, fields=fields)
+            response, found = await jay.crawls.fetch_page(who, spec, wanted)
         if as_json:
-            print_json(
-                {
-                    "url": response.url,
-                    "status": response.status,
-                    "title": found.title,
-                    "method": found.method,
-                    "verdict": found.verdict,
-                    "verdict_reason": found.verdict_reason,
-                    "markdown": found.markdown,
-                    "metadata": found.metadata,
-                    "fields": found.fields,
-                    "links": found.links,
-                }
-            )
+            names = ("title", "method", "verdict", "verdict_reason", "markdown", "metadata", "fields", "links")
+            facts = {name: getattr(found, name) for name in names}
+            print_json({"url": response.url, "status": response.status, **facts})
         else:
             print_markdown(found.markdown)
         if found.verdict is not Verdict.CONTENT and not as_json:
@@ -81,9 +50,9 @@ def fetch(
         raise typer.Exit(1)
 
 
-def _read_fields(lines: list[str] | None) -> dict[str, str]:
+def _read_fields(lines: Iterable[str]) -> dict[str, str]:
     fields = {}
-    for line in lines or ():
+    for line in lines:
         name, equals, selector = line.partition("=")
         if not equals or not name.strip() or not selector.strip():
             raise InvalidRequest("A field looks like 'name=CSS selector'.", field="field")

@@ -5,15 +5,17 @@ from typing import Annotated
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
 from scrubjay.cli import jobs_top
-from scrubjay.cli.context import admin, cell, console, id_column, print_json, run
+from scrubjay.cli.context import admin, cell, console, id_column, print_json, run, run_as_admin
+from scrubjay.cli.document_options import Json
 from scrubjay.errors import InvalidRequest
 from scrubjay.model.job import Job, JobEvent, JobPriority, JobRequest, JobState
-from scrubjay.model.page import Page
+from scrubjay.plans.report import ItemOutcome
+from scrubjay.services.reports import RunItems, problem_outcomes
 
 app = typer.Typer(help="Look at jobs, steer them and follow their events.", no_args_is_help=True)
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 JobId = Annotated[str, typer.Argument(help="The job's id (job_…), as `scrubjay jobs ls` shows it.")]
 
 
@@ -40,12 +42,7 @@ def list_jobs(
     as_json: Json = False,
 ) -> None:
     """List jobs, newest first."""
-
-    async def main() -> Page[Job]:
-        async with admin() as (jay, who):
-            return await jay.jobs.page(who, state=state, limit=limit)
-
-    page = run(main)
+    page = run_as_admin(lambda jay, who: jay.jobs.page(who, state=state, limit=limit))
     if as_json:
         print_json([_facts(job) for job in page.items])
         return
@@ -71,12 +68,7 @@ app.command("top")(jobs_top.top)
 @app.command("show")
 def show(job_id: JobId) -> None:
     """Print everything about a job as JSON."""
-
-    async def main() -> Job:
-        async with admin() as (jay, who):
-            return await jay.jobs.get(who, job_id)
-
-    print_json(_facts(run(main)))
+    print_json(_facts(run_as_admin(lambda jay, who: jay.jobs.get(who, job_id))))
 
 
 @app.command("submit")
@@ -94,20 +86,12 @@ def submit(
         raise InvalidRequest("--priority must be high, normal or low.") from error
     if not isinstance(parsed, dict):
         raise InvalidRequest("--payload must be a JSON object.")
-
-    async def main() -> str:
-        async with admin() as (jay, who):
-            return (await jay.jobs.submit(who, kind, parsed, priority=chosen)).id
-
-    console.print(run(main), highlight=False)
+    job = run_as_admin(lambda jay, who: jay.jobs.submit(who, kind, parsed, priority=chosen))
+    console.print(job.id, highlight=False)
 
 
 def _ask(job_id: str, request: JobRequest, force: bool = False) -> None:
-    async def main() -> Job:
-        async with admin() as (jay, who):
-            return await jay.jobs.make_request(who, job_id, request, force=force)
-
-    job = run(main)
+    job = run_as_admin(lambda jay, who: jay.jobs.make_request(who, job_id, request, force=force))
     waiting = f"; {job.requested} requested, obeyed at its next checkpoint" if job.requested else ""
     console.print(f"{job.state}{waiting}.", highlight=False)
 
@@ -137,6 +121,59 @@ def cancel(
 def retry(job_id: JobId) -> None:
     """Queue a failed or cancelled job again; it goes on from its last checkpoint."""
     _ask(job_id, JobRequest.RETRY)
+
+
+@app.command("report")
+def report(
+    job_id: JobId,
+    outcome: Annotated[
+        list[ItemOutcome] | None, typer.Option(help="Only items of this outcome; repeatable. Default: problems.")
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="List all items, also those that were taken in.")] = False,
+    retry_failed: Annotated[
+        bool, typer.Option("--retry", help="Crawl what failed, was denied or was cut again, as a new job.")
+    ] = False,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="Maximum number of items.")] = 100,
+    offset: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Items to skip.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """List what became of every address of a crawl, with reasons and next steps.
+
+    (Example: `scrubjay jobs report job_0001k7 --outcome failed`)
+    """
+    outcomes = tuple(outcome or ()) or (() if every else problem_outcomes())
+
+    async def main() -> RunItems | Job:
+        async with admin() as (jay, who):
+            found = await jay.reports.of_job(who, job_id, outcomes=outcomes, limit=limit, offset=offset)
+            return await jay.reports.retry(who, found.operation.id) if retry_failed else found
+
+    found = run(main)
+    if isinstance(found, Job):
+        console.print(found.id, soft_wrap=True, highlight=False)
+    elif as_json:
+        items = [item.record() for item in found.items]
+        print_json({**found.report.dump(), "items": items, "total": found.total})
+    else:
+        _show_report(found)
+
+
+def _show_report(found: RunItems) -> None:
+    report = found.report
+    console.print(f"{report.summary()}.", highlight=False)
+    for problem in report.problems:
+        console.print(cell(f"Not complete: {problem}"))
+    if not found.items:
+        return
+    for item in found.items:
+        reason = f" ({item.reason})" if item.reason else ""
+        console.print(Text.assemble((f"{item.outcome:<8} ", "bold"), cell(item.key), reason), soft_wrap=True)
+        if item.message:
+            console.print(Text.assemble("         ", cell(item.message)), soft_wrap=True)
+        if item.next_step:
+            console.print(Text(f"         {item.next_step}", style="dim"), soft_wrap=True)
+    if found.has_more:
+        console.print(f"{found.total - found.offset - len(found.items):,} more; see --limit and --offset.")
 
 
 @app.command("events")

@@ -11,12 +11,12 @@ from rich.progress_bar import ProgressBar
 from rich.table import Column, Table
 from rich.text import Text
 
-from scrubjay.cli.context import admin, cell, console, id_column, run
+from scrubjay.cli.context import cell, console, id_column, run_as_admin
 from scrubjay.model.clock import utc_now
 from scrubjay.model.job import FINISHED_STATES, Job, JobState
 
 if TYPE_CHECKING:
-    from scrubjay.bootstrap import Scrubjay
+    from scrubjay.app import Scrubjay
     from scrubjay.model.tenant import Principal
 
 WIDE = 120  # characters, for the columns that can be done without
@@ -37,17 +37,16 @@ def top(
 ) -> None:
     """Watch jobs live: how far each is, how fast, what failed, and where. Ctrl-C leaves; the jobs go on."""
 
-    async def main() -> None:
-        async with admin() as (jay, who):
-            if once or not console.is_terminal:
-                console.print(await _view(jay, who, limit))
-                return
-            with Live(await _view(jay, who, limit), console=console, auto_refresh=False, screen=True) as live:
-                while True:
-                    await asyncio.sleep(every)
-                    live.update(await _view(jay, who, limit), refresh=True)
+    async def main(jay: "Scrubjay", who: "Principal") -> None:
+        if once or not console.is_terminal:
+            console.print(await _view(jay, who, limit))
+            return
+        with Live(await _view(jay, who, limit), console=console, auto_refresh=False, screen=True) as live:
+            while True:
+                await asyncio.sleep(every)
+                live.update(await _view(jay, who, limit), refresh=True)
 
-    run(main)
+    run_as_admin(main)
 
 
 async def _view(jay: "Scrubjay", who: "Principal", limit: int) -> Group:

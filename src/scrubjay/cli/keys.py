@@ -1,21 +1,17 @@
 """`scrubjay keys`: API keys."""
 
-from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.table import Table
 
-from scrubjay.cli.context import admin, cell, console, id_column, print_json, quiet_settings, run
+from scrubjay.cli.context import admin, cell, console, id_column, print_json, quiet_settings, run, run_as_admin
+from scrubjay.cli.document_options import Json
 from scrubjay.model.clock import utc_now
 from scrubjay.model.tenant import ApiKey, Scope
 
-if TYPE_CHECKING:
-    from scrubjay.services.resealing import Resealed
-
 app = typer.Typer(help="Make, list, disable, rotate and delete API keys.", no_args_is_help=True)
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 KeyId = Annotated[str, typer.Argument(help="The key's id (cred_…), as `scrubjay keys ls` shows it.")]
 
 
@@ -63,12 +59,7 @@ def create(
 @app.command("ls")
 def list_keys(as_json: Json = False) -> None:
     """List the keys."""
-
-    async def main() -> Sequence[ApiKey]:
-        async with admin() as (jay, who):
-            return (await jay.access.list_keys(who, limit=1000)).items
-
-    keys = run(main)
+    keys = run_as_admin(lambda jay, who: jay.access.list_keys(who, limit=1000)).items
     if as_json:
         print_json([_facts(key) for key in keys])
         return
@@ -81,11 +72,7 @@ def list_keys(as_json: Json = False) -> None:
 
 
 def _switch(key_id: str, is_active: bool) -> None:
-    async def main() -> None:
-        async with admin() as (jay, who):
-            await jay.access.change_key(who, key_id, is_active=is_active)
-
-    run(main)
+    run_as_admin(lambda jay, who: jay.access.change_key(who, key_id, is_active=is_active))
     console.print("Enabled." if is_active else "Disabled.")
 
 
@@ -139,20 +126,15 @@ def rotate_secret() -> None:
 
     chosen = quiet_settings()
     path = chosen.home / KEY_FILE
-
-    async def main() -> "Resealed":
-        async with admin() as (jay, who):
-            return await jay.resealing.reseal(who)
-
     if chosen.secret_key is None:
         with own_home(chosen.home):
             if path.exists():
                 begin_new_key(path)
-            done = run(main)
+            done = run_as_admin(lambda jay, who: jay.resealing.reseal(who))
             if not done.unreadable:
                 forget_old_keys(path)
     else:
-        done = run(main)
+        done = run_as_admin(lambda jay, who: jay.resealing.reseal(who))
     console.print(f"Sealed {done.secrets:,} secret{'' if done.secrets == 1 else 's'} anew.", highlight=False)
     if done.unreadable:
         console.print(f"{done.unreadable:,} could not be opened with any key and stay as they are; old keys are kept.")
@@ -164,21 +146,15 @@ def rotate_secret() -> None:
 @app.command("rm")
 def delete(key_id: KeyId) -> None:
     """Delete a key for good."""
-
-    async def main() -> None:
-        async with admin() as (jay, who):
-            await jay.access.delete_key(who, key_id)
-
-    run(main)
+    run_as_admin(lambda jay, who: jay.access.delete_key(who, key_id))
     console.print("Deleted.")
 
 
 @app.command("link")
 def link() -> None:
     """Print a path that signs a browser in once; put it behind the address of your server."""
-
-    async def main() -> str:
-        async with admin() as (jay, who):
-            return await jay.access.create_sign_in_link(who)
-
-    console.print(f"/signin?token={run(main)}", soft_wrap=True, highlight=False)
+    console.print(
+        f"/signin?token={run_as_admin(lambda jay, who: jay.access.create_sign_in_link(who))}",
+        soft_wrap=True,
+        highlight=False,
+    )

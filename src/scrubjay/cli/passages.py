@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
-from scrubjay.search.passages import find_passage
+from scrubjay.index.passages import find_passage
 
 HIGHLIGHT = "bold magenta"
 

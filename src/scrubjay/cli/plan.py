@@ -4,13 +4,26 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Column, Table
+from rich.table import Column
 from rich.text import Text
 
 from scrubjay.cli import plan_run
-from scrubjay.cli.context import admin, cell, console, id_column, print_json, run, searching, working
+from scrubjay.cli.context import (
+    admin,
+    cell,
+    console,
+    id_column,
+    plain_table,
+    print_json,
+    report_removal,
+    run,
+    run_as_admin,
+    searching,
+    working,
+)
 from scrubjay.cli.document_options import Json
-from scrubjay.cli.plan_options import PlanName, PlanOptions, all_plans, find_plan, with_plan_options
+from scrubjay.cli.model_options import with_options
+from scrubjay.cli.plan_options import PLAN_OPTIONS, PlanName, all_plans, find_plan
 from scrubjay.cli.plan_values import Draft, guess_type, values_of
 from scrubjay.cli.plan_view import (
     describe_next,
@@ -25,10 +38,10 @@ from scrubjay.errors import InvalidRequest
 from scrubjay.model.plan import Plan, PlanState, RepositoryType
 
 if TYPE_CHECKING:
-    from scrubjay.bootstrap import Scrubjay
+    from scrubjay.app import Scrubjay
+    from scrubjay.model.plan import PlanValues
     from scrubjay.model.source import Connectivity
     from scrubjay.model.tenant import Principal
-    from scrubjay.services.plans import PlanValues
 
 app = typer.Typer(
     help="Make plans: sources that are looked at again and again, so that only what changed is taken in.",
@@ -43,18 +56,18 @@ PLAN_COLUMNS = (
 SHOWN_FIRST = ("id", "name", "repository_type", "source", "state", "runs", "last run", "next run", "documents")
 SHOWN_GROUPS = ("repository_settings", "ingestion_settings", "filter", "deletion")
 SHOWN_LAST = (
-    "process_additions", "process_updates", "process_deletions", "max_drain_tasks", "retention_days",
-    "last_complete_at", "probably_stale", "created_at", "updated_at",
+    "process_additions", "process_updates", "process_deletions", "max_drain_tasks", "max_failed_share",
+    "retention_days", "last_complete_at", "probably_stale", "created_at", "updated_at",
 )  # fmt: skip
 
 app.command("run")(plan_run.run_plan)
+app.command("keep")(plan_run.keep_plan)
 
 
 @app.command("add")
-@with_plan_options
+@with_options(*PLAN_OPTIONS)
 def add(
     source: Annotated[str, typer.Argument(help="A web site's or feed's address, a folder, or s3://bucket/prefix.")],
-    options: PlanOptions,
     repository_type: Annotated[
         str | None,
         typer.Option(
@@ -62,14 +75,16 @@ def add(
             help="Web, Feed, File, AmazonS3, or what a plugin brings. Default: Web, unless it is a path or s3://…",
         ),
     ] = None,
+    *,
+    options: dict[str, Any],
     as_json: Json = False,
 ) -> None:
     """Make a plan; it is not run yet. Prints its id, and when it runs.
 
     Secrets are read from standard input or the environment, never from the command line.
     """
-    from scrubjay.connectors.registry import connector_type
-    from scrubjay.services.plans import PlanValues
+    from scrubjay.model.plan import PlanValues
+    from scrubjay.sources.registry import connector_type
 
     try:
         kind = connector_type(repository_type or guess_type(source))
@@ -77,17 +92,16 @@ def add(
         raise InvalidRequest(f"--type: {error.message}") from error
     draft = Draft(kind, options, source)
 
-    async def main() -> tuple[Plan, dict[str, Any]]:
-        async with admin() as (jay, who):
-            values = draft.values(PlanValues(name="", repository_settings={}), None)
-            shown = source_of(kind.name, values.repository_settings)
-            named = replace(values, name=values.name or (shown.partition("://")[2].rstrip("/") or shown)[:NAME_LENGTH])
-            values = await _completed(jay, who, draft, named, before=None)
-            with draft.explaining():
-                plan = await jay.plans.create(who, values)
-            return plan, await plan_facts(jay, who, plan)
+    async def main(jay: "Scrubjay", who: "Principal") -> tuple[Plan, dict[str, Any]]:
+        values = draft.values(PlanValues(name="", repository_settings={}))
+        shown = source_of(kind.name, values.repository_settings)
+        named = replace(values, name=values.name or (shown.partition("://")[2].rstrip("/") or shown)[:NAME_LENGTH])
+        values = await _completed(jay, who, draft, named, before=None)
+        with draft.explaining():
+            plan = await jay.plans.create(who, values)
+        return plan, await plan_facts(jay, who, plan)
 
-    plan, facts = run(main)
+    plan, facts = run_as_admin(main)
     if as_json:
         print_json(facts)
     else:
@@ -96,28 +110,28 @@ def add(
 
 
 @app.command("edit")
-@with_plan_options
+@with_options(*PLAN_OPTIONS)
 def edit(
     plan: PlanName,
-    options: PlanOptions,
     source: Annotated[str | None, typer.Option(help="Another address, folder or bucket.", show_default=False)] = None,
+    *,
+    options: dict[str, Any],
     as_json: Json = False,
 ) -> None:
     """Change a plan: what is not given stays as it is. A run that is under way ends as it began."""
-    from scrubjay.connectors.registry import connector_type
+    from scrubjay.sources.registry import connector_type
 
-    async def main() -> tuple[Plan, dict[str, Any]]:
-        async with admin() as (jay, who):
-            before = await find_plan(jay, who, plan)
-            kind = connector_type(before.repository_type)
-            draft = Draft(kind, options, source)
-            values = draft.values(values_of(before, kind), None)
-            values = await _completed(jay, who, draft, values, before=before)
-            with draft.explaining():
-                changed = await jay.plans.update(who, before.id, values)
-            return changed, await plan_facts(jay, who, changed)
+    async def main(jay: "Scrubjay", who: "Principal") -> tuple[Plan, dict[str, Any]]:
+        before = await find_plan(jay, who, plan)
+        kind = connector_type(before.repository_type)
+        draft = Draft(kind, options, source)
+        values = draft.values(values_of(before, kind))
+        values = await _completed(jay, who, draft, values, before=before)
+        with draft.explaining():
+            changed = await jay.plans.update(who, before.id, values)
+        return changed, await plan_facts(jay, who, changed)
 
-    changed, facts = run(main)
+    changed, facts = run_as_admin(main)
     if as_json:
         print_json(facts)
     else:
@@ -131,13 +145,13 @@ async def _completed(
     path = values.repository_settings.get("path")
     is_new = before is None or before.repository_settings.get("path") != path
     if draft.kind.name == RepositoryType.FILE and path and is_new:
-        from scrubjay.connectors.filesystem import FileConnector, FileSettings
+        from scrubjay.sources.filesystem import FileConnector, FileSettings
 
         wanted = FileSettings.model_validate(values.repository_settings)
         found = await FileConnector(path, wanted, jay.settings).check()
         if not found.works:
             raise InvalidRequest(found.message)
-    collection = draft.options.collection
+    collection = draft.options.get("collection")
     if not collection:
         return values
     known = await jay.collections.find_or_create(who, collection)
@@ -156,14 +170,15 @@ def _when(plan: Plan) -> str:
 
 
 @app.command("ls")
-def list_plans(as_json: Json = False) -> None:
+def list_plans(
+    every: Annotated[bool, typer.Option("--all", help="List one-off crawls, too.")] = False, as_json: Json = False
+) -> None:
     """List plans, newest first."""
 
-    async def main() -> list[tuple[Plan, dict[str, Any]]]:
-        async with admin() as (jay, who):
-            return [(plan, await plan_facts(jay, who, plan)) for plan in await all_plans(jay, who)]
+    async def main(jay: "Scrubjay", who: "Principal") -> list[tuple[Plan, dict[str, Any]]]:
+        return [(plan, await plan_facts(jay, who, plan)) for plan in await all_plans(jay, who, with_one_off=every)]
 
-    found = run(main)
+    found = run_as_admin(main)
     if as_json:
         print_json([facts for _, facts in found])
     elif not found:
@@ -190,13 +205,12 @@ def _row(plan: Plan, facts: dict[str, Any]) -> list[Text]:
 def show(plan: PlanName, as_json: Json = False) -> None:
     """Print everything about a plan; secrets as `(set)`."""
 
-    async def main() -> tuple[Plan, dict[str, Any]]:
-        async with admin() as (jay, who):
-            found = await find_plan(jay, who, plan)
-            facts = await plan_facts(jay, who, found)
-            return found, {**facts, "probably_stale": round(await jay.plans.staleness(who, found.id), 3)}
+    async def main(jay: "Scrubjay", who: "Principal") -> tuple[Plan, dict[str, Any]]:
+        found = await find_plan(jay, who, plan)
+        facts = await plan_facts(jay, who, found)
+        return found, {**facts, "probably_stale": round(await jay.plans.staleness(who, found.id), 3)}
 
-    found, facts = run(main)
+    found, facts = run_as_admin(main)
     if as_json:
         print_json(facts)
         return
@@ -214,13 +228,12 @@ def show(plan: PlanName, as_json: Json = False) -> None:
 def stop(plan: PlanName, as_json: Json = False) -> None:
     """Stop the run that is under way. What it has taken in stays."""
 
-    async def main() -> tuple[Plan, Plan, dict[str, Any]]:
-        async with admin() as (jay, who):
-            before = await find_plan(jay, who, plan)
-            after = await jay.plans.stop(who, before.id)
-            return before, after, await plan_facts(jay, who, after)
+    async def main(jay: "Scrubjay", who: "Principal") -> tuple[Plan, Plan, dict[str, Any]]:
+        before = await find_plan(jay, who, plan)
+        after = await jay.plans.stop(who, before.id)
+        return before, after, await plan_facts(jay, who, after)
 
-    before, after, facts = run(main)
+    before, after, facts = run_as_admin(main)
     if as_json:
         print_json(facts)
     elif after.state is PlanState.RUNNING:
@@ -240,7 +253,7 @@ def remove(
 ) -> None:
     """Remove a plan, what it knows of its source, and its runs. Its documents stay unless it is told otherwise."""
 
-    async def main() -> Plan | None:
+    async def main() -> str | None:
         # What is removed should be gone from the index when this ends, so that one has to be at hand.
         async with searching() if with_documents else admin() as (jay, who):
             found = await find_plan(jay, who, plan)
@@ -252,15 +265,9 @@ def remove(
             await jay.plans.delete(who, found.id, with_documents=with_documents)
             if with_documents:
                 await jay.indexer.drain()
-            return found
+            return found.id
 
-    removed = run(main)
-    if removed is None:
-        raise typer.Exit(1)
-    if as_json:
-        print_json({"id": removed.id, "removed": True})
-    else:
-        console.print("Removed.")
+    report_removal(run(main), as_json=as_json)
 
 
 @app.command("enumerate")
@@ -281,10 +288,7 @@ def enumerate_source(
     if as_json:
         print_json(objects)
         return
-    table = Table(
-        Column("key", overflow="fold"), "type", Column("size", justify="right"), "modified",
-        box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim",
-    )  # fmt: skip
+    table = plain_table(Column("key", overflow="fold"), "type", Column("size", justify="right"), "modified")
     for each in objects:
         size = each.get("ContentLength")
         table.add_row(
@@ -300,11 +304,10 @@ def enumerate_source(
 def check(plan: PlanName, as_json: Json = False) -> None:
     """See whether the source can be reached; exits with 1 if it cannot."""
 
-    async def main() -> "Connectivity":
-        async with admin() as (jay, who):
-            return await jay.plans.check(who, (await find_plan(jay, who, plan)).id)
+    async def main(jay: "Scrubjay", who: "Principal") -> "Connectivity":
+        return await jay.plans.check(who, (await find_plan(jay, who, plan)).id)
 
-    found = run(main)
+    found = run_as_admin(main)
     if as_json:
         print_json(asdict(found))
     else:

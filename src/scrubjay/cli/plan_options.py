@@ -1,18 +1,18 @@
-"""The options that `scrubjay plan add` and `plan edit` share, and how a plan is named."""
+"""The options that `scrubjay plan add` and `plan edit` share, and how to find a plan by its name."""
 
-import functools
 import inspect
-from collections.abc import Callable
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from pydantic import BaseModel
 
+from scrubjay.cli.model_options import flag, flag_of, option
 from scrubjay.errors import InvalidRequest, NotFound
+from scrubjay.model.plan import DeletionSettings, FilterSettings, IngestionSettings, ScheduleSettings, WebSettings
 
 if TYPE_CHECKING:
-    from scrubjay.bootstrap import Scrubjay
+    from scrubjay.app import Scrubjay
     from scrubjay.model.plan import Plan
     from scrubjay.model.tenant import Principal
 
@@ -33,181 +33,100 @@ class LinkScope(StrEnum):
     ANY = "any"
 
 
-def _option(*names: str, panel: str, **details: Any) -> Any:
-    return typer.Option(*names, rich_help_panel=panel, show_default=False, **details)
+def _flag(panel: str, name: str, *names: str, kind: Any = bool, **details: Any) -> inspect.Parameter:
+    default = details.pop("default", None)
+    accepted = kind if default is not None else kind | None
+    return flag(name, *names, kind=accepted, default=default, rich_help_panel=panel, show_default=False, **details)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanOptions:
-    """What was said on the command line; what was not is None, and stays as it is."""
-
-    name: Annotated[str | None, typer.Option(help="What to call it. Default: its source.")] = None
-    active: Annotated[
-        bool | None, _option("--active/--inactive", panel=_WHEN, help="Let it run by itself, or only by `plan run`.")
-    ] = None
-    every: Annotated[
-        str | None, _option("--every", panel=_WHEN, help="Run at intervals: 30m, 24h (the default), 7d, 2w.")
-    ] = None
-    cron: Annotated[
-        str | None, _option("--cron", panel=_WHEN, help="Run when this cron expression says so (UTC), as '0 4 * * *'.")
-    ] = None
-    once: Annotated[bool, _option("--once", panel=_WHEN, help="Run by itself only once.")] = False
-    budget: Annotated[
-        int | None,
-        _option(
-            "--budget",
-            panel=_WHEN,
-            min=24,
-            max=100_000_000,
-            help="Look at single pages, those first that have probably changed, in so many requests a day.",
-        ),
-    ] = None
-    jitter: Annotated[
-        str | None, _option("--jitter", panel=_WHEN, help="Begin up to so much later, by chance: 90s, 10m, 2h.")
-    ] = None
-    max_depth: Annotated[
-        int | None, _option("--max-depth", panel=_SITES, min=1, max=100, help="Links away from the start.")
-    ] = None
-    delay_ms: Annotated[
-        int | None,
-        _option("--delay-ms", panel=_SITES, min=0, max=60_000, help="Milliseconds between two requests to a host."),
-    ] = None
-    concurrency: Annotated[
-        int | None, _option("--concurrency", panel=_SITES, min=1, max=64, help="Requests at the same time.")
-    ] = None
-    include: Annotated[
-        list[str] | None,
-        _option("--include", panel=_SITES, help="Only addresses that match this regular expression; '' for all."),
-    ] = None
-    exclude: Annotated[
-        list[str] | None,
-        _option("--exclude", panel=_SITES, help="No addresses that match this regular expression; '' for none."),
-    ] = None
-    scope: Annotated[
-        LinkScope | None,
-        _option(
-            "--scope",
-            panel=_SITES,
-            help="Which links are followed: below the start (the default), its host, its domain, or any.",
-        ),
-    ] = None
-    user: Annotated[str | None, _option("--user", panel=_SECRETS, help="User for Basic authentication.")] = None
-    password_stdin: Annotated[
-        bool, _option("--password-stdin", panel=_SECRETS, help="Read the user's password from standard input.")
-    ] = False
-    bearer_stdin: Annotated[
-        bool, _option("--bearer-stdin", panel=_SECRETS, help="Read a Bearer token from standard input.")
-    ] = False
-    api_key_header: Annotated[
-        str | None, _option("--api-key-header", panel=_SECRETS, help="Header that carries an API key.")
-    ] = None
-    api_key_stdin: Annotated[
-        bool, _option("--api-key-stdin", panel=_SECRETS, help="Read the API key from standard input.")
-    ] = False
-    secret_stdin: Annotated[
-        str | None,
-        _option("--secret-stdin", panel=_SECRETS, metavar="NAME", help="Read this secret setting from standard input."),
-    ] = None
-    secret_env: Annotated[
-        list[str] | None,
-        _option(
-            "--secret-env",
-            panel=_SECRETS,
-            metavar="NAME=VARIABLE",
-            help="Read a secret setting from an environment variable, as password=SITE_PASSWORD.",
-        ),
-    ] = None
-    no_auth: Annotated[bool, _option("--no-auth", panel=_SECRETS, help="Forget the credentials of a web site.")] = False
-    collection: Annotated[
-        str | None,
-        _option(
-            "--collection",
-            "-c",
-            panel=_CONTENT,
-            help="A collection, by name or id; it is made if need be; '' for none.",
-        ),
-    ] = None
-    rule: Annotated[
-        str | None, _option("--rule", panel=_CONTENT, help="An ingestion rule's id (irule_…); '' for none.")
-    ] = None
-    allow_type: Annotated[
-        list[str] | None,
-        _option("--allow-type", panel=_CONTENT, help="Only this content type, as text/html or text/*; '' for all."),
-    ] = None
-    min_size: Annotated[int | None, _option("--min-size", panel=_CONTENT, min=0, help="Nothing smaller, in bytes.")] = (
-        None
-    )
-    max_size: Annotated[
-        int | None, _option("--max-size", panel=_CONTENT, min=0, help="Nothing larger, in bytes; 0 for no limit.")
-    ] = None
-    prefix: Annotated[
-        str | None, _option("--prefix", panel=_CONTENT, help="Only keys that begin so, whatever their case.")
-    ] = None
-    suffix: Annotated[
-        str | None, _option("--suffix", panel=_CONTENT, help="Only keys that end so, whatever their case.")
-    ] = None
-    additions: Annotated[
-        bool | None, _option("--additions/--no-additions", panel=_CONTENT, help="Take in what is new.")
-    ] = None
-    updates: Annotated[
-        bool | None, _option("--updates/--no-updates", panel=_CONTENT, help="Take in what has changed.")
-    ] = None
-    originals: Annotated[
-        bool | None, _option("--originals/--no-originals", panel=_CONTENT, help="Keep files and pages as they came.")
-    ] = None
-    drain_tasks: Annotated[
-        int | None, _option("--drain-tasks", panel=_CONTENT, min=1, max=64, help="Objects read at the same time.")
-    ] = None
-    delete: Annotated[
-        bool | None, _option("--delete/--no-delete", panel=_GONE, help="Delete the documents of what is gone.")
-    ] = None
-    max_missing_share: Annotated[
-        float | None,
-        _option("--max-missing-share", panel=_GONE, min=0, max=1, help="Withhold when more is missing at once (0.3)."),
-    ] = None
-    min_missing_items: Annotated[
-        int | None,
-        _option("--min-missing-items", panel=_GONE, min=1, max=1_000_000, help="But never so few or fewer (20)."),
-    ] = None
-    grace_runs: Annotated[
-        int | None,
-        _option("--grace-runs", panel=_GONE, min=0, max=100, help="Complete runs that something may be missing from."),
-    ] = None
-    retention_days: Annotated[
-        int | None, _option("--retention-days", panel=_WHEN, min=0, max=14, help="How long runs are remembered (7).")
-    ] = None
-    settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="NAME=VALUE",
-            help="Any other setting of the source (docs/plans.md); no value: its default.",
-        ),
-    ] = None
+def _field(panel: str, model: type[BaseModel], field: str, *names: str, **details: Any) -> inspect.Parameter:
+    return option(model, field, *names, default=None, rich_help_panel=panel, show_default=False, **details)
 
 
-def with_plan_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with each field of PlanOptions as an option, in place of its parameter `options`."""
-    own = inspect.signature(command, eval_str=True)
-    shared = inspect.signature(PlanOptions).parameters
-    first = [each for name, each in own.parameters.items() if name not in ("options", "as_json")]
-    last = [own.parameters["as_json"]]
+# What is not given stays as it is. An option is called like the member of the plan or of its settings that it changes.
+PLAN_OPTIONS = (
+    flag("name", kind=str | None, default=None, help="What to call it. Default: its source."),
+    _flag(_WHEN, "is_active", "--active/--inactive", help="Let it run by itself, or only by `plan run`."),
+    _flag(_WHEN, "every", kind=str, help="Run at intervals: 30m, 24h (the default), 7d, 2w."),
+    _flag(_WHEN, "cron", kind=str, help="Run when this cron expression says so (UTC), as '0 4 * * *'."),
+    _flag(_WHEN, "once", "--once", default=False, help="Run by itself only once."),
+    _field(
+        _WHEN, ScheduleSettings, "requests_per_day", "--budget",
+        help="Maximum number of requests per day; pages that have probably changed come first.",
+    ),
+    _flag(_WHEN, "jitter", kind=str, help="Begin later by a random time of up to this: 90s, 10m, 2h."),
+    _field(_SITES, WebSettings, "max_depth", help="Maximum number of links away from the start."),
+    _field(_SITES, WebSettings, "crawl_delay_ms", "--delay-ms", help="Milliseconds between two requests to a host."),
+    _field(_SITES, WebSettings, "max_parallel_tasks", "--concurrency", help="Maximum number of concurrent requests."),
+    _field(
+        _SITES, WebSettings, "include_patterns", "--include",
+        help="Only URLs that match this regular expression; '' for all.",
+    ),
+    _field(
+        _SITES, WebSettings, "exclude_patterns", "--exclude",
+        help="No URLs that match this regular expression; '' for none.",
+    ),
+    _flag(
+        _SITES, "scope", kind=LinkScope,
+        help="Which links are followed: below the start (the default), its host, its domain, or any.",
+    ),
+    _field(_SECRETS, WebSettings, "username", "--user", help="User for Basic authentication."),
+    _flag(_SECRETS, "password_stdin", "--password-stdin", default=False, help="Read the password from standard input."),
+    _flag(_SECRETS, "bearer_stdin", "--bearer-stdin", default=False, help="Read a Bearer token from standard input."),
+    _field(_SECRETS, WebSettings, "api_key_header", help="Header that carries an API key."),
+    _flag(_SECRETS, "api_key_stdin", "--api-key-stdin", default=False, help="Read the API key from standard input."),
+    _flag(_SECRETS, "secret_stdin", kind=str, metavar="NAME", help="Read this secret setting from standard input."),
+    _flag(
+        _SECRETS, "secret_env", kind=list[str], metavar="NAME=VARIABLE",
+        help="Read a secret setting from an environment variable, as password=SITE_PASSWORD.",
+    ),
+    _flag(_SECRETS, "no_auth", "--no-auth", default=False, help="Forget the credentials of a web site."),
+    _flag(
+        _CONTENT, "collection", "--collection", "-c", kind=str,
+        help="A collection, by name or id; it is created if it does not exist; '' for none.",
+    ),
+    _field(
+        _CONTENT, IngestionSettings, "ingestion_rule_id", "--rule",
+        help="An ingestion rule's id (irule_…); '' for none.",
+    ),
+    _field(
+        _CONTENT, FilterSettings, "allowed_content_types", "--allow-type",
+        help="Only this content type, as text/html or text/*; '' for all.",
+    ),
+    _field(_CONTENT, FilterSettings, "minimum_size", "--min-size", help="Nothing smaller, in bytes."),
+    _field(_CONTENT, FilterSettings, "maximum_size", "--max-size", help="Nothing larger, in bytes; 0 for no limit."),
+    _field(_CONTENT, FilterSettings, "object_prefix", "--prefix", help="Only keys with this prefix, in any case."),
+    _field(_CONTENT, FilterSettings, "object_suffix", "--suffix", help="Only keys with this suffix, in any case."),
+    _flag(_CONTENT, "process_additions", "--additions/--no-additions", help="Take in what is new."),
+    _flag(_CONTENT, "process_updates", "--updates/--no-updates", help="Take in what has changed."),
+    _flag(_CONTENT, "store_original", "--originals/--no-originals", help="Keep files and pages as they came."),
+    _flag(
+        _CONTENT, "max_drain_tasks", "--drain-tasks", kind=int, min=1, max=64,
+        help="Maximum number of objects read concurrently.",
+    ),
+    _flag(_GONE, "process_deletions", "--delete/--no-delete", help="Delete the documents of what is gone."),
+    _field(_GONE, DeletionSettings, "max_missing_share", help="Withhold when more is missing at once (0.3)."),
+    _field(_GONE, DeletionSettings, "min_missing_items", help="But never for this number of items or fewer (20)."),
+    _field(_GONE, DeletionSettings, "grace_runs", help="Complete runs that an item may be missing from."),
+    _flag(
+        _CONTENT, "max_failed_share", kind=float, min=0, max=1,
+        help="The run fails if a larger share of items fails (0.5).",
+    ),
+    _flag(_WHEN, "retention_days", kind=int, min=0, max=14, help="Days that runs are kept (7)."),
+    flag(
+        "settings", "--set", kind=list[str] | None, default=None, metavar="NAME=VALUE",
+        help="Any other setting of the source (docs/plans.md); no value: its default.",
+    ),
+)  # fmt: skip
+# The flag of each option, for messages.
+FLAGS = {each.name: flag_of(each) for each in PLAN_OPTIONS}
 
-    @functools.wraps(command)
-    def called(**arguments: Any) -> None:
-        options = PlanOptions(**{name: arguments.pop(name) for name in shared})
-        command(**arguments, options=options)
 
-    in_order = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (*first, *shared.values(), *last)]
-    called.__signature__ = own.replace(parameters=in_order)  # type: ignore[attr-defined]
-    return called
-
-
-async def all_plans(jay: "Scrubjay", who: "Principal") -> "list[Plan]":
-    """Every plan, newest first."""
+async def all_plans(jay: "Scrubjay", who: "Principal", *, with_one_off: bool = False) -> "list[Plan]":
+    """Every plan, newest first; one-off crawls only if asked for."""
     found: list[Plan] = []
     while True:
-        page = await jay.plans.page(who, limit=_PLANS_AT_ONCE, offset=len(found))
+        page = await jay.plans.page(who, limit=_PLANS_AT_ONCE, offset=len(found), with_one_off=with_one_off)
         found += page.items
         if not page.has_more:
             return found
@@ -215,7 +134,7 @@ async def all_plans(jay: "Scrubjay", who: "Principal") -> "list[Plan]":
 
 async def find_plan(jay: "Scrubjay", who: "Principal", name: str) -> "Plan":
     """The plan of this id or name, or the only one whose id begins so."""
-    known = await all_plans(jay, who)
+    known = await all_plans(jay, who, with_one_off=name.startswith("cplan_"))
     named = [plan for plan in known if name in (plan.id, plan.name)]
     found = named or [plan for plan in known if name.startswith("cplan_") and plan.id.startswith(name)]
     if not found:

@@ -1,28 +1,28 @@
 """`scrubjay plan run`: run a plan now, watch it, and say what came of it."""
 
 import asyncio
-import signal
-import sys
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.live import Live
 
-from scrubjay.cli.context import admin, console, print_json, run, working
+from scrubjay.cli.context import admin, console, local_time, print_json, run, working
+from scrubjay.cli.crawl_view import PARTLY_FAILED, exit_code
 from scrubjay.cli.document_options import Json
+from scrubjay.cli.interrupts import INTERRUPTED, Interrupts
 from scrubjay.cli.plan_options import PlanName, find_plan
+from scrubjay.cli.plan_values import read_interval
 from scrubjay.cli.plan_view import operation_facts, show_result, show_run
 from scrubjay.errors import Conflict
 from scrubjay.model.job import Job, JobRequest, JobState
-from scrubjay.model.plan import ENDED_STATES, Operation, OperationState
+from scrubjay.model.plan import ENDED_STATES, Operation, OperationState, Plan, ScheduleSettings
 
 if TYPE_CHECKING:
-    from scrubjay.bootstrap import Scrubjay
+    from scrubjay.app import Scrubjay
     from scrubjay.model.tenant import Principal
 
 LOOK_SECONDS = 0.25
-INTERRUPTED = 130
 
 
 def run_plan(
@@ -34,8 +34,9 @@ def run_plan(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show only the result.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Run a plan now, or join the run that is under way. Exits with 0 when everything was taken in.
+    """Run a plan now, or join the run that is under way.
 
+    Exit codes: 0 everything was taken in, 3 some items failed, 4 nothing was read, 130 interrupted.
     Stop with Ctrl-C: what was taken in stays, and the next run finds the rest.
     """
     watch = _Watch(live=not (quiet or as_json))
@@ -54,8 +55,35 @@ def run_plan(
     else:
         console.print(operation.id, soft_wrap=True, highlight=False)
         console.print("It runs as soon as a server or worker does; `scrubjay ops` tells how it goes.")
-    if wait and operation.state is not OperationState.SUCCESS:
-        raise typer.Exit(INTERRUPTED if watch.is_interrupted else 1)
+    if wait:
+        raise typer.Exit(INTERRUPTED if watch.interrupts.count else _exit_code(operation))
+
+
+def _exit_code(operation: Operation) -> int:
+    code = exit_code({"report": operation.report})
+    return PARTLY_FAILED if code == 0 and operation.state is not OperationState.SUCCESS else code
+
+
+def keep_plan(
+    plan: PlanName,
+    every: Annotated[str, typer.Option(help="The interval between two runs, for example 6h or 1d.")] = "1d",
+    cron: Annotated[str | None, typer.Option(help="A cron expression instead of an interval.")] = None,
+    name: Annotated[str | None, typer.Option(help="Another name for the plan.")] = None,
+) -> None:
+    """Keep a one-off crawl as a plan that runs on a schedule.
+
+    (Example: `scrubjay plan keep cplan_01k7 --every 6h`)
+    """
+    schedule = ScheduleSettings(cron=cron) if cron is not None else ScheduleSettings(**read_interval(every))
+
+    async def main() -> Plan:
+        async with admin() as (jay, who):
+            found = await find_plan(jay, who, plan)
+            return await jay.plans.keep(who, found.id, schedule, name)
+
+    kept = run(main)
+    due = "none" if kept.next_crawl_at is None else local_time(kept.next_crawl_at)
+    console.print(f"Kept as '{kept.name}'; next run: {due}.", highlight=False)
 
 
 async def _begin(jay: "Scrubjay", who: "Principal", name: str, confirm_deletions: bool) -> Operation:
@@ -75,28 +103,13 @@ class _Watch:
 
     def __init__(self, *, live: bool) -> None:
         self._live = live
-        self._interrupts = 0
-
-    @property
-    def is_interrupted(self) -> bool:
-        return self._interrupts > 0
+        self.interrupts = Interrupts("Stopped at once; the run goes on when a server or worker runs.")
 
     async def until_over(self, operation: Operation) -> Operation:
-        loop = asyncio.get_running_loop()
         async with working() as (jay, who):
-            loop.add_signal_handler(signal.SIGINT, self._interrupt)
-            loop.add_signal_handler(signal.SIGTERM, self._interrupt)
+            self.interrupts.listen()
             await self._look(jay, who, operation)
             return await jay.operations.get(who, operation.plan_id, operation.id)
-
-    def _interrupt(self) -> None:
-        self._interrupts += 1
-        if self._interrupts > 1:
-            # The second time is meant: the run is safe in the database, and goes on when somebody works there.
-            sys.stderr.write("\nStopped at once; the run goes on when a server or worker runs.\n")
-            sys.stderr.flush()
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            signal.raise_signal(signal.SIGTERM)
 
     async def _look(self, jay: "Scrubjay", who: "Principal", operation: Operation) -> None:
         """Until the run's job is over, too: it must not be begun again by whoever works here next."""
@@ -108,7 +121,7 @@ class _Watch:
         with live if self._live else nullcontext():
             while not job.is_finished:
                 live.update(show_run(operation, job, stopping=asked))
-                if self._interrupts and not asked:
+                if self.interrupts.count and not asked:
                     asked = True
                     await jay.plans.stop(who, operation.plan_id)
                 await asyncio.sleep(LOOK_SECONDS)

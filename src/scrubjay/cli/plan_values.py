@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import typer
 from pydantic import BaseModel, ValidationError
 
-from scrubjay.cli.plan_options import LinkScope, PlanOptions
+from scrubjay.cli.plan_options import FLAGS, LinkScope
 from scrubjay.errors import InvalidRequest
 from scrubjay.model.patterns import UrlPattern
 from scrubjay.model.plan import IntervalType, Plan, RepositoryType, ScheduleSettings, WebAuthType
 
 if TYPE_CHECKING:
-    from scrubjay.connectors.source import ConnectorType
-    from scrubjay.services.plans import PlanValues
+    from scrubjay.model.plan import PlanValues
+    from scrubjay.sources.protocol import ConnectorType
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -42,12 +42,7 @@ _AUTHENTICATION = {
     "bearer_token": WebAuthType.BEARER_TOKEN,
     "api_key_value": WebAuthType.API_KEY,
 }
-_SCHEDULE_OPTIONS = {
-    "interval_value": "--every",
-    "cron": "--cron",
-    "requests_per_day": "--budget",
-    "jitter_seconds": "--jitter",
-}
+_SCHEDULE_OPTIONS = FLAGS | {"interval_value": "--every", "jitter_seconds": "--jitter"}
 
 
 def read_duration(text: str, option: str) -> timedelta:
@@ -78,54 +73,30 @@ class Draft:
     """What the options make of a plan. Remembers which option each setting came from, for whoever got one wrong."""
 
     kind: "ConnectorType"
-    options: PlanOptions
+    options: dict[str, Any]  # those that were given
     source: str | None
     origins: dict[str, str] = field(default_factory=dict)
 
-    def values(self, before: "PlanValues", collection_id: str | None) -> "PlanValues":
+    def values(self, before: "PlanValues") -> "PlanValues":
         """What is to be, from what was (or the defaults) and the options that were given."""
         said = self.options
-        plain: dict[str, Any] = {
-            "name": said.name,
-            "is_active": said.active,
-            "process_additions": said.additions,
-            "process_updates": said.updates,
-            "process_deletions": said.delete,
-            "max_drain_tasks": said.drain_tasks,
-            "retention_days": said.retention_days,
-        }
+        if said.get("maximum_size") == 0:
+            said = said | {"maximum_size": ""}
         return replace(
             before,
+            **{each.name: said[each.name] for each in fields(before) if each.name in said},
             repository_type=self.kind.name,
             repository_settings=self._settings(before.repository_settings),
             schedule=self._schedule(before.schedule),
-            ingestion_settings=_changed(
-                before.ingestion_settings,
-                collection_id=collection_id,
-                ingestion_rule_id=said.rule,
-                store_original=said.originals,
-            ),
-            filter=_changed(
-                before.filter,
-                object_prefix=said.prefix,
-                object_suffix=said.suffix,
-                allowed_content_types=None if said.allow_type is None else tuple(filter(None, said.allow_type)),
-                minimum_size=said.min_size,
-                maximum_size="" if said.max_size == 0 else said.max_size,
-            ),
-            deletion=_changed(
-                before.deletion,
-                max_missing_share=said.max_missing_share,
-                min_missing_items=said.min_missing_items,
-                grace_runs=said.grace_runs,
-            ),
-            **{name: value for name, value in plain.items() if value is not None},
+            ingestion_settings=_changed(before.ingestion_settings, said),
+            filter=_changed(before.filter, said),
+            deletion=_changed(before.deletion, said),
         )
 
     @contextmanager
     def explaining(self) -> Iterator[None]:
         """Name the option where a service names the field."""
-        origins = {"name": "--name", **_SCHEDULE_OPTIONS, **self.origins}
+        origins = _SCHEDULE_OPTIONS | self.origins
         try:
             yield
         except InvalidRequest as error:
@@ -137,17 +108,17 @@ class Draft:
 
     def _schedule(self, before: ScheduleSettings) -> ScheduleSettings:
         said = self.options
-        ways = {"--every": said.every, "--cron": said.cron, "--once": said.once, "--budget": said.budget}
-        given = [name for name, value in ways.items() if value]
+        ways = ("every", "cron", "once", "requests_per_day")
+        given = [FLAGS[name] for name in ways if said.get(name)]
         if len(given) > 1:
             raise InvalidRequest(f"Give only one of {' and '.join(given)}.")
-        changes: dict[str, Any] = {"cron": said.cron, "requests_per_day": said.budget} if given else {}
-        if said.every is not None:
-            changes |= _interval(said.every)
-        elif said.once:
+        changes = {name: said.get(name) for name in ("cron", "requests_per_day")} if given else {}
+        if "every" in said:
+            changes |= read_interval(said["every"])
+        elif said["once"]:
             changes["interval_type"] = IntervalType.ONE_TIME
-        if said.jitter is not None:
-            changes["jitter_seconds"] = int(read_duration(said.jitter, "--jitter").total_seconds())
+        if "jitter" in said:
+            changes["jitter_seconds"] = int(read_duration(said["jitter"], "--jitter").total_seconds())
         return _validated(ScheduleSettings, before.model_dump() | changes, _SCHEDULE_OPTIONS)
 
     def _settings(self, before: Mapping[str, Any]) -> dict[str, Any]:
@@ -188,21 +159,16 @@ class Draft:
         said = self.options
         if self.source is not None:
             yield from ((SOURCE, name, value) for name, value in self._source(self.source))
-        plain = {
-            "--max-depth": ("max_depth", said.max_depth),
-            "--delay-ms": ("crawl_delay_ms", said.delay_ms),
-            "--concurrency": ("max_parallel_tasks", said.concurrency),
-            "--user": ("username", said.user),
-            "--api-key-header": ("api_key_header", said.api_key_header),
-            "--include": ("include_patterns", _patterns("--include", said.include)),
-            "--exclude": ("exclude_patterns", _patterns("--exclude", said.exclude)),
-        }
-        yield from ((option, name, value) for option, (name, value) in plain.items() if value is not None)
-        if said.scope is not None:
+        for name in ("include_patterns", "exclude_patterns"):
+            if name in said:
+                yield FLAGS[name], name, _patterns(FLAGS[name], said[name])
+        plain = ("max_depth", "crawl_delay_ms", "max_parallel_tasks", "username", "api_key_header")
+        yield from ((FLAGS[name], name, said[name]) for name in plain if name in said)
+        if "scope" in said:
             names = ("restrict_to_child_urls", "restrict_to_subdomain", "restrict_to_root_domain")
-            yield from (("--scope", name, value) for name, value in zip(names, _SCOPES[said.scope], strict=True))
+            yield from (("--scope", name, value) for name, value in zip(names, _SCOPES[said["scope"]], strict=True))
         yield from self._secrets()
-        for each in said.settings or ():
+        for each in said.get("settings", ()):
             name, value = _pair(each, "--set", "NAME=VALUE")
             if name in self.kind.secrets:
                 raise InvalidRequest(
@@ -226,7 +192,7 @@ class Draft:
     def _secrets(self) -> Iterator[tuple[str, str, Any]]:
         """Secrets, and with those of web sites the kind of authentication."""
         said = self.options
-        if said.no_auth:
+        if said["no_auth"]:
             yield "--no-auth", "authentication_type", WebAuthType.NONE
             yield from (("--no-auth", name, "") for name in _AUTHENTICATION)
         for option, name, value in _given_secrets(said):
@@ -239,17 +205,17 @@ class Draft:
             yield option, name, value
 
 
-def _given_secrets(said: PlanOptions) -> Iterator[tuple[str, str, str]]:
+def _given_secrets(said: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     from_input = {
-        "--password-stdin": "password" if said.password_stdin else None,
-        "--bearer-stdin": "bearer_token" if said.bearer_stdin else None,
-        "--api-key-stdin": "api_key_value" if said.api_key_stdin else None,
-        "--secret-stdin": said.secret_stdin,
+        "--password-stdin": "password" if said["password_stdin"] else None,
+        "--bearer-stdin": "bearer_token" if said["bearer_stdin"] else None,
+        "--api-key-stdin": "api_key_value" if said["api_key_stdin"] else None,
+        "--secret-stdin": said.get("secret_stdin"),
     }
     given = {option: name for option, name in from_input.items() if name}
     if len(given) > 1:
         raise InvalidRequest(f"Standard input holds one secret: give only one of {' and '.join(given)}.")
-    for each in said.secret_env or ():
+    for each in said.get("secret_env", ()):
         name, variable = _pair(each, "--secret-env", "NAME=VARIABLE")
         value = os.environ.get(variable)  # not a setting of ours, but what somebody keeps a secret in
         if not value:
@@ -272,29 +238,28 @@ def _absolute(folder: str) -> str:
 
 def values_of(plan: Plan, kind: "ConnectorType") -> "PlanValues":
     """What may be said of a plan, as it is now; secrets are left out, which keeps them."""
-    from scrubjay.services.plans import PlanValues
+    from scrubjay.model.plan import PlanValues
 
     known = {each.name: getattr(plan, each.name) for each in fields(PlanValues)}
     shown = {name: value for name, value in plan.repository_settings.items() if name not in kind.secrets}
     return PlanValues(**known | {"repository_settings": shown})
 
 
-def _interval(text: str) -> dict[str, Any]:
+def read_interval(text: str) -> dict[str, Any]:
     found = _DURATION.fullmatch(text.strip().lower())
     if found is None or found[2] not in _INTERVALS:
         raise InvalidRequest("--every must be a number with m, h, d or w, as 30m, 24h, 7d or 2w.")
     return {"interval_type": _INTERVALS[found[2]], "interval_value": int(found[1])}
 
 
-def _changed(before: Any, **changes: Any) -> Any:
+def _changed(before: Model, said: Mapping[str, Any]) -> Model:
     """The same with what was given; an empty text or list takes away what there was."""
-    given = {name: value for name, value in changes.items() if value is not None}
+    given = {name: said[name] for name in type(before).model_fields if name in said}
+    given = {name: tuple(filter(None, each)) if isinstance(each, list) else each for name, each in given.items()}
     return before.model_copy(update={name: None if value in ("", ()) else value for name, value in given.items()})
 
 
-def _patterns(option: str, given: list[str] | None) -> tuple[str, ...] | None:
-    if given is None:
-        return None
+def _patterns(option: str, given: list[str]) -> tuple[str, ...]:
     patterns = tuple(filter(None, given))
     for pattern in patterns:
         UrlPattern(pattern, field=option)

@@ -10,7 +10,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Column, Table
 from rich.text import Text
 
-from scrubjay.cli.context import cell, console, local_time, print_indented
+from scrubjay.cli.context import cell, console, local_time, plain_table, print_indented
 from scrubjay.cli.crawl_view import show_crawl
 from scrubjay.model.clock import utc_now
 from scrubjay.model.job import Job
@@ -25,7 +25,7 @@ from scrubjay.model.plan import (
 )
 
 if TYPE_CHECKING:
-    from scrubjay.bootstrap import Scrubjay
+    from scrubjay.app import Scrubjay
     from scrubjay.model.tenant import Principal
 
 HIDDEN = "(set)"
@@ -69,7 +69,7 @@ async def plan_facts(jay: "Scrubjay", who: "Principal", plan: Plan) -> dict[str,
 
 def source_of(repository_type: str, settings: Mapping[str, Any]) -> str:
     """Where a plan's content comes from, in one line."""
-    from scrubjay.connectors.registry import connector_types
+    from scrubjay.sources.registry import connector_types
 
     if repository_type == RepositoryType.S3:
         return f"s3://{settings.get('bucket') or ''}/{settings.get('prefix') or ''}"
@@ -79,7 +79,7 @@ def source_of(repository_type: str, settings: Mapping[str, Any]) -> str:
 
 def shown_settings(plan: Plan) -> dict[str, Any]:
     """The source's settings with their defaults; of a kind that is not installed, nobody knows what is secret."""
-    from scrubjay.connectors.registry import connector_types
+    from scrubjay.sources.registry import connector_types
 
     given = plan.repository_settings
     kind = connector_types().get(plan.repository_type)
@@ -169,7 +169,7 @@ def last_run(facts: Mapping[str, Any]) -> Text:
 
 def show_rows(columns: Sequence[Column], rows: Sequence[Sequence[Text]]) -> None:
     """A table. Where the terminal is too narrow for it, each row by itself: its first cells, and the rest below."""
-    table = Table(*columns, box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    table = plain_table(*columns)
     for row in rows:
         table.add_row(*row)
     if console.measure(table, options=console.options.update(max_width=_UNLIMITED)).maximum <= console.width:

@@ -11,7 +11,7 @@ from scrubjay.cli.document_options import find_document
 from scrubjay.model.job import Job, JobState
 
 if TYPE_CHECKING:
-    from scrubjay.bootstrap import Scrubjay
+    from scrubjay.app import Scrubjay
     from scrubjay.model.tenant import Principal
 
 LOOK_SECONDS = 0.2

@@ -1,16 +1,19 @@
 """`scrubjay robots`: whether a page may be fetched, and what its host's robots.txt says besides."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
 
-from scrubjay.cli import context
-from scrubjay.cli.context import cell, console, print_json, run
+from scrubjay.cli.context import cell, console, print_json, quiet_settings, run
 from scrubjay.cli.crawl_options import UserAgent
 
 if TYPE_CHECKING:
-    from scrubjay.crawl.robots import RobotsRules, RobotsVerdict
+    from scrubjay.crawler.fetcher import Fetcher
+    from scrubjay.crawler.robots import Robots, RobotsRules, RobotsVerdict
+    from scrubjay.settings import Settings
 
 
 def ask_robots(
@@ -19,24 +22,16 @@ def ask_robots(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Say whether robots.txt lets us fetch a page. Exits with 1 when it does not."""
-    settings = context.quiet_settings()
-    # After the settings: what is wrong with them should be told at once.
-    from scrubjay.bootstrap import open_network
-    from scrubjay.crawl.robots import Robots, product_token
-    from scrubjay.storage.cache import open_cache
-
+    settings = quiet_settings()
     chosen = user_agent or settings.crawl_user_agent
 
     async def main() -> "tuple[RobotsRules, RobotsVerdict]":
-        cache = open_cache(settings)
-        try:
-            async with open_network(settings) as network, network.fetcher(user_agent=chosen) as fetcher:
-                robots = Robots(fetcher, cache, user_agent=chosen)
-                return await robots.rules_for(url), await robots.allowed(url)
-        finally:
-            await cache.close()
+        async with open_robots(settings, chosen) as (_, robots):
+            return await robots.rules_for(url), await robots.allowed(url)
 
     rules, verdict = run(main)
+    from scrubjay.crawler.robots import product_token
+
     facts: dict[str, Any] = {
         "url": url,
         "allowed": verdict.allowed,
@@ -54,6 +49,21 @@ def ask_robots(
         _show(facts)
     if not verdict.allowed:
         raise typer.Exit(1)
+
+
+@asynccontextmanager
+async def open_robots(settings: "Settings", user_agent: str) -> "AsyncIterator[tuple[Fetcher, Robots]]":
+    """A fetcher and what robots.txt files say, without a data folder."""
+    from scrubjay.app import open_network
+    from scrubjay.crawler.robots import Robots
+    from scrubjay.storage.cache import open_cache
+
+    cache = open_cache(settings)
+    try:
+        async with open_network(settings) as network, network.fetcher(user_agent=user_agent) as fetcher:
+            yield fetcher, Robots(fetcher, cache, user_agent=user_agent)
+    finally:
+        await cache.close()
 
 
 def _show(facts: dict[str, Any]) -> None:

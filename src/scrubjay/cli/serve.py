@@ -18,7 +18,7 @@ from scrubjay.storage.home import note_server
 if TYPE_CHECKING:
     import uvicorn
 
-    from scrubjay.bootstrap import Scrubjay
+    from scrubjay.app import Scrubjay
 
 EVERYWHERE = ("0.0.0.0", "::", "")
 # Compression of sockets would cost more memory for each listener than everything else together.
@@ -48,7 +48,7 @@ def serve(
 
 
 async def _serve(chosen: Settings, work: bool) -> None:
-    from scrubjay.bootstrap import open_scrubjay
+    from scrubjay.app import open_scrubjay
 
     # The address comes first: one in use should be told at once, and change nothing.
     with listening(chosen.api_host, chosen.api_port) as sockets:

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from scrubjay.cli.context import admin, cell, console, plain_table, print_json, run
+from scrubjay.cli.context import admin, cell, console, id_column, plain_table, print_json, run
 from scrubjay.cli.document_options import DocumentName, Json, find_document, find_tags
 
 app = typer.Typer(help="List tags, and put them on documents.", invoke_without_command=True)
@@ -30,7 +30,7 @@ def list_tags(as_json: Json = False) -> None:
     if as_json:
         print_json(found)
         return
-    table = plain_table("name", "documents")
+    table = plain_table("name", "documents", id_column())
     for each in found:
         table.add_row(cell(each["name"]), f"{each['documents']:,}", each["id"])
     console.print(table if found else "No tags yet; `scrubjay tags add DOCUMENT TAG` makes one.")

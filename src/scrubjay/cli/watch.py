@@ -1,6 +1,5 @@
 """`scrubjay watch`: feeds, sitemaps and pages that are looked at cheaply and often."""
 
-from collections.abc import Callable, Coroutine
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -8,20 +7,32 @@ import typer
 from rich.table import Column, Table
 from rich.text import Text
 
-from scrubjay.cli.context import admin, cell, console, id_column, local_time, print_json, run
+from scrubjay.cli.context import (
+    cell,
+    console,
+    id_column,
+    local_time,
+    plain_table,
+    print_json,
+    report_removal,
+    run_as_admin,
+)
 from scrubjay.cli.document_options import CollectionName, Json
+from scrubjay.cli.plan_options import find_plan
 from scrubjay.cli.plan_values import read_duration
 from scrubjay.errors import InvalidRequest, NotFound
+from scrubjay.model.clock import utc_now
 from scrubjay.model.watching import ItemState, Story, ThrottleLevel, Watch, WatchItem, WatchKind
 
 if TYPE_CHECKING:
-    from scrubjay.bootstrap import Scrubjay
+    from scrubjay.app import Scrubjay
     from scrubjay.model.tenant import Principal
 
 app = typer.Typer(
     help="Watch feeds, sitemaps and pages cheaply and often; what is news is crawled at once.", no_args_is_help=True
 )
 MOST_LISTED = 1000
+HIDDEN = frozenset({"tenant_id", "memory", "lease", "etag", "last_modified", "last_fingerprint", "features"})
 SCORE_FACTORS = ("terms", "recency", "source", "novelty")
 
 WatchName = Annotated[str, typer.Argument(help="The watch's name, address or id (watch_…).")]
@@ -80,11 +91,11 @@ def add(
             weight=weight,
             threshold=threshold,
             catch_up=catch_up or None,
-            plan_id=None if plan is None else await _plan_id(jay, who, plan),
+            plan_id=None if plan is None else (await find_plan(jay, who, plan)).id,
             collection_id=None if collection is None else (await jay.collections.find_or_create(who, collection)).id,
         )
 
-    watch = _as_admin(main)
+    watch = run_as_admin(main)
     if as_json:
         print_json(_facts(watch))
     else:
@@ -96,18 +107,14 @@ def add(
 @app.command("ls")
 def list_watches(as_json: Json = False) -> None:
     """List watches, newest first."""
-
-    async def main(jay: "Scrubjay", who: "Principal") -> list[Watch]:
-        return list((await jay.watches.page(who, limit=MOST_LISTED)).items)
-
-    watches = _as_admin(main)
+    watches = run_as_admin(lambda jay, who: jay.watches.page(who, limit=MOST_LISTED)).items
     if as_json:
         print_json([_facts(watch) for watch in watches])
         return
     if not watches:
         console.print("No watches yet; `scrubjay watch add URL` makes one.")
         return
-    table = _table("name", "kind", "state", "last poll", "next poll", "requests today")
+    table = plain_table("name", "kind", "state", "last poll", "next poll", "requests today", id_column())
     for watch in watches:
         table.add_row(
             Text(cell(watch.name).plain, style="bold"),
@@ -124,7 +131,7 @@ def list_watches(as_json: Json = False) -> None:
 @app.command("show")
 def show(name: WatchName, as_json: Json = False) -> None:
     """Print everything about a watch: how it is polled, what was wrong, and when it is looked at next."""
-    watch = _as_admin(lambda jay, who: find_watch(jay, who, name))
+    watch = run_as_admin(lambda jay, who: find_watch(jay, who, name))
     if as_json:
         print_json(_facts(watch))
         return
@@ -143,7 +150,7 @@ def poll(name: WatchName, as_json: Json = False) -> None:
         watch = await find_watch(jay, who, name)
         return (await jay.watches.poll(who, watch.id)).dump()
 
-    outcome = _as_admin(main)
+    outcome = run_as_admin(main)
     if as_json:
         print_json(outcome)
     elif outcome["error"] is not None:
@@ -164,20 +171,14 @@ def remove(
 ) -> None:
     """Remove a watch and what it has seen. The documents that came of it stay."""
 
-    async def main(jay: "Scrubjay", who: "Principal") -> Watch | None:
+    async def main(jay: "Scrubjay", who: "Principal") -> str | None:
         watch = await find_watch(jay, who, name)
         if not yes and not typer.confirm(f"Remove the watch '{cell(watch.name).plain}'?", err=True):
             return None
         await jay.watches.delete(who, watch.id)
-        return watch
+        return watch.id
 
-    removed = _as_admin(main)
-    if removed is None:
-        raise typer.Exit(1)
-    if as_json:
-        print_json({"id": removed.id, "removed": True})
-    else:
-        console.print("Removed.")
+    report_removal(run_as_admin(main), as_json=as_json)
 
 
 @app.command("enable")
@@ -196,7 +197,7 @@ def _switch(name: str, enabled: bool) -> None:
     async def main(jay: "Scrubjay", who: "Principal") -> Watch:
         return await jay.watches.change(who, (await find_watch(jay, who, name)).id, enabled=enabled)
 
-    _as_admin(main)
+    run_as_admin(main)
     console.print("Enabled." if enabled else "Disabled.")
 
 
@@ -213,12 +214,11 @@ def list_items(
         watch = await find_watch(jay, who, name)
         return list((await jay.watches.items(who, watch.id, state=state, limit=limit)).items)
 
-    items = _as_admin(main)
+    items = run_as_admin(main)
     if as_json:
-        print_json([_item_facts(item) for item in items])
+        print_json([_facts(item) for item in items])
         return
-    table = Table("seen", "state", "score", *SCORE_FACTORS, Column("title", overflow="fold"),
-                  box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")  # fmt: skip
+    table = plain_table("seen", "state", "score", *SCORE_FACTORS, Column("title", overflow="fold"))
     for item in items:
         score = "" if item.news_score is None else f"{item.news_score:.2f}"
         factors = [_factor(item, each) for each in SCORE_FACTORS]
@@ -233,15 +233,11 @@ def list_stories(
     as_json: Json = False,
 ) -> None:
     """List stories: the same news from several sources. What grew last comes first."""
-
-    async def main(jay: "Scrubjay", who: "Principal") -> list[Story]:
-        return list((await jay.watches.stories(who, breaking=breaking or None, limit=limit)).items)
-
-    stories = _as_admin(main)
+    stories = run_as_admin(lambda jay, who: jay.watches.stories(who, breaking=breaking or None, limit=limit)).items
     if as_json:
-        print_json([_story_facts(story) for story in stories])
+        print_json([_facts(story) for story in stories])
         return
-    table = _table("title", "sources", "breaking", "last seen")
+    table = plain_table("title", "sources", "breaking", "last seen", id_column())
     for story in stories:
         broke = "" if story.breaking_at is None else "ended" if story.ended_at is not None else "yes"
         table.add_row(cell(story.title), str(story.source_count), broke, _moment(story.last_seen_at), story.id)
@@ -262,7 +258,7 @@ def throttle(
         held = await (jay.watches.throttle(who) if level is None else jay.watches.set_throttle(who, level, reason))
         return {"level": str(held.level), "reason": held.reason, "changed_at": held.changed_at}
 
-    held = _as_admin(main)
+    held = run_as_admin(main)
     if as_json:
         print_json(held)
     else:
@@ -290,36 +286,13 @@ async def find_watch(jay: "Scrubjay", who: "Principal", name: str) -> Watch:
     return found[0]
 
 
-async def _plan_id(jay: "Scrubjay", who: "Principal", name: str) -> str:
-    from scrubjay.cli.plan_options import find_plan
-
-    return (await find_plan(jay, who, name)).id
-
-
-def _as_admin(main: "Callable[[Scrubjay, Principal], Coroutine[Any, Any, Any]]") -> Any:
-    async def open_and_run() -> Any:
-        async with admin() as (jay, who):
-            return await main(jay, who)
-
-    return run(open_and_run)
-
-
-def _table(*columns: str) -> Table:
-    return Table(*columns, id_column(), box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-
-
 def _state(watch: Watch) -> Text:
     if not watch.enabled:
         return Text("disabled", style="dim")
     if watch.failures:
         return Text(f"failing ({watch.failures})", style="red")
-    return Text("escalated", style="yellow") if _is_escalated(watch) else Text("ok", style="green")
-
-
-def _is_escalated(watch: Watch) -> bool:
-    from scrubjay.model.clock import utc_now
-
-    return watch.escalated_until is not None and watch.escalated_until > utc_now()
+    is_escalated = watch.escalated_until is not None and watch.escalated_until > utc_now()
+    return Text("escalated", style="yellow") if is_escalated else Text("ok", style="green")
 
 
 def _moment(moment: datetime | None) -> str:
@@ -331,17 +304,8 @@ def _factor(item: WatchItem, name: str) -> str:
     return f"{factor['value']:.2f}" if isinstance(factor, dict) and "value" in factor else ""
 
 
-def _facts(watch: Watch) -> dict[str, Any]:
-    hidden = {"tenant_id", "memory", "lease", "etag", "last_modified", "last_fingerprint"}
-    return {name: getattr(watch, name) for name in watch.__dataclass_fields__ if name not in hidden}
-
-
-def _item_facts(item: WatchItem) -> dict[str, Any]:
-    return {name: getattr(item, name) for name in item.__dataclass_fields__ if name != "tenant_id"}
-
-
-def _story_facts(story: Story) -> dict[str, Any]:
-    return {name: getattr(story, name) for name in story.__dataclass_fields__ if name not in ("tenant_id", "features")}
+def _facts(thing: Watch | WatchItem | Story) -> dict[str, Any]:
+    return {name: getattr(thing, name) for name in thing.__dataclass_fields__ if name not in HIDDEN}
 
 
 def _read_interval(text: str) -> int:

@@ -7,7 +7,7 @@ import typer
 from rich.table import Column
 from rich.text import Text
 
-from scrubjay.cli.context import admin, cell, console, id_column, local_time, print_json, run
+from scrubjay.cli.context import cell, console, id_column, local_time, print_json, run_as_admin
 from scrubjay.cli.crawl_options import read_headers
 from scrubjay.cli.document_options import Json
 from scrubjay.cli.plan_options import find_plan
@@ -16,7 +16,7 @@ from scrubjay.errors import InvalidRequest, NotFound
 from scrubjay.model.webhook import EVENTS, Delivery, DeliveryStatus, Webhook
 
 if TYPE_CHECKING:
-    from scrubjay.bootstrap import Scrubjay
+    from scrubjay.app import Scrubjay
     from scrubjay.model.tenant import Principal
 
 app = typer.Typer(
@@ -56,7 +56,7 @@ async def find_webhook(jay: "Scrubjay", who: "Principal", name: str) -> Webhook:
 
 
 def _facts(webhook: Webhook) -> dict[str, Any]:
-    from scrubjay.crawl.fetcher import is_secret_header
+    from scrubjay.crawler.fetcher import is_secret_header
     from scrubjay.services.webhooks import HIDDEN
 
     return {
@@ -124,28 +124,22 @@ def add_webhook(
     """Have an address told of events. Prints its id and, this once, the secret that signs what is sent."""
     given = _read_secret(secret_stdin)
 
-    async def main() -> tuple[Webhook, str]:
-        async with admin() as (jay, who):
-            plan_id = None if plan is None else (await find_plan(jay, who, plan)).id
-            values: dict[str, Any] = {"events": event} if event else {}
-            made = await jay.webhooks.create(
-                who, url=url, headers=read_headers(header), secret=given, plan_id=plan_id, **values
-            )
-            return made.webhook, made.secret
+    async def main(jay: "Scrubjay", who: "Principal") -> tuple[Webhook, str]:
+        plan_id = None if plan is None else (await find_plan(jay, who, plan)).id
+        values: dict[str, Any] = {"events": event} if event else {}
+        made = await jay.webhooks.create(
+            who, url=url, headers=read_headers(header), secret=given, plan_id=plan_id, **values
+        )
+        return made.webhook, made.secret
 
-    webhook, secret = run(main)
+    webhook, secret = run_as_admin(main)
     _print_created(webhook, None if given else secret, as_json)
 
 
 @app.command("ls")
 def list_webhooks(as_json: Json = False) -> None:
     """List webhooks, newest first."""
-
-    async def main() -> list[Webhook]:
-        async with admin() as (jay, who):
-            return list((await jay.webhooks.page(who, limit=MOST_LISTED)).items)
-
-    found = run(main)
+    found = run_as_admin(lambda jay, who: jay.webhooks.page(who, limit=MOST_LISTED)).items
     if as_json:
         print_json([_facts(each) for each in found])
     elif not found:
@@ -169,16 +163,15 @@ def _row(webhook: Webhook) -> list[Text]:
 def show_webhook(name: WebhookName, as_json: Json = False) -> None:
     """Show a webhook, and how many deliveries were made, wait and failed."""
 
-    async def main() -> dict[str, Any]:
-        async with admin() as (jay, who):
-            webhook = await find_webhook(jay, who, name)
-            counts = {
-                str(status): (await jay.webhooks.deliveries(who, webhook_id=webhook.id, status=status, limit=1)).total
-                for status in DeliveryStatus
-            }
-            return {**_facts(webhook), "deliveries": counts}
+    async def main(jay: "Scrubjay", who: "Principal") -> dict[str, Any]:
+        webhook = await find_webhook(jay, who, name)
+        counts = {
+            str(status): (await jay.webhooks.deliveries(who, webhook_id=webhook.id, status=status, limit=1)).total
+            for status in DeliveryStatus
+        }
+        return {**_facts(webhook), "deliveries": counts}
 
-    facts = run(main)
+    facts = run_as_admin(main)
     if as_json:
         print_json(facts)
         return
@@ -193,11 +186,10 @@ def show_webhook(name: WebhookName, as_json: Json = False) -> None:
 def remove_webhook(name: WebhookName) -> None:
     """Remove a webhook and its deliveries; what waits is not sent any more."""
 
-    async def main() -> None:
-        async with admin() as (jay, who):
-            await jay.webhooks.delete(who, (await find_webhook(jay, who, name)).id)
+    async def main(jay: "Scrubjay", who: "Principal") -> None:
+        await jay.webhooks.delete(who, (await find_webhook(jay, who, name)).id)
 
-    run(main)
+    run_as_admin(main)
     console.print("Removed.")
 
 
@@ -213,13 +205,12 @@ def rotate_secret(
     """Give a webhook another secret. For the grace time everything is signed with both."""
     given = _read_secret(secret_stdin)
 
-    async def main() -> tuple[Webhook, str]:
-        async with admin() as (jay, who):
-            webhook = await find_webhook(jay, who, name)
-            made = await jay.webhooks.rotate(who, webhook.id, secret=given, grace_hours=grace_hours)
-            return made.webhook, made.secret
+    async def main(jay: "Scrubjay", who: "Principal") -> tuple[Webhook, str]:
+        webhook = await find_webhook(jay, who, name)
+        made = await jay.webhooks.rotate(who, webhook.id, secret=given, grace_hours=grace_hours)
+        return made.webhook, made.secret
 
-    webhook, secret = run(main)
+    webhook, secret = run_as_admin(main)
     _print_created(webhook, None if given else secret, as_json)
 
 
@@ -227,11 +218,10 @@ def rotate_secret(
 def send_ping(name: WebhookName, as_json: Json = False) -> None:
     """Send a `ping` now, and say what came back. Fails when that is not a success."""
 
-    async def main() -> Delivery:
-        async with admin() as (jay, who):
-            return await jay.webhooks.test(who, (await find_webhook(jay, who, name)).id)
+    async def main(jay: "Scrubjay", who: "Principal") -> Delivery:
+        return await jay.webhooks.test(who, (await find_webhook(jay, who, name)).id)
 
-    ping = run(main)
+    ping = run_as_admin(main)
     if as_json:
         print_json(_delivery_facts(ping))
     else:
@@ -252,13 +242,12 @@ def list_deliveries(
 ) -> None:
     """List what was sent or waits to be, newest first."""
 
-    async def main() -> tuple[list[Delivery], int]:
-        async with admin() as (jay, who):
-            webhook_id = None if name is None else (await find_webhook(jay, who, name)).id
-            page = await jay.webhooks.deliveries(who, webhook_id=webhook_id, status=status, event=event, limit=limit)
-            return list(page.items), page.total
+    async def main(jay: "Scrubjay", who: "Principal") -> tuple[list[Delivery], int]:
+        webhook_id = None if name is None else (await find_webhook(jay, who, name)).id
+        page = await jay.webhooks.deliveries(who, webhook_id=webhook_id, status=status, event=event, limit=limit)
+        return list(page.items), page.total
 
-    found, total = run(main)
+    found, total = run_as_admin(main)
     if as_json:
         print_json({"deliveries": [_delivery_facts(each) for each in found], "total": total})
     elif not found:
@@ -292,13 +281,12 @@ def replay_deliveries(
     if (delivery_id is None) == (failed is None):
         raise InvalidRequest("Name a delivery, or give --failed with a webhook.")
 
-    async def main() -> list[str]:
-        async with admin() as (jay, who):
-            if failed is None:
-                return [(await jay.webhooks.replay(who, delivery_id or "")).id]
-            return await _replay_failed(jay, who, (await find_webhook(jay, who, failed)).id)
+    async def main(jay: "Scrubjay", who: "Principal") -> list[str]:
+        if failed is None:
+            return [(await jay.webhooks.replay(who, delivery_id or "")).id]
+        return await _replay_failed(jay, who, (await find_webhook(jay, who, failed)).id)
 
-    made = run(main)
+    made = run_as_admin(main)
     for each in made:
         console.print(each, soft_wrap=True, highlight=False)
     if not made:

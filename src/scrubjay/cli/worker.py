@@ -11,7 +11,7 @@ from scrubjay.settings import Settings
 from scrubjay.storage.home import note_server
 
 if TYPE_CHECKING:
-    from scrubjay.bootstrap import Scrubjay
+    from scrubjay.app import Scrubjay
 
 
 def work() -> None:
@@ -33,7 +33,7 @@ async def _work(chosen: Settings) -> None:
 
 
 async def _work_until_stopped(chosen: Settings) -> None:
-    from scrubjay.bootstrap import open_scrubjay
+    from scrubjay.app import open_scrubjay
 
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -45,7 +45,7 @@ async def _work_until_stopped(chosen: Settings) -> None:
 
 
 async def _work_and_tell(chosen: Settings, sockets: list[socket.socket]) -> None:
-    from scrubjay.bootstrap import open_scrubjay
+    from scrubjay.app import open_scrubjay
 
     # The server below listens for signals; it raises the one that stopped it once more, which must end nothing.
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -60,9 +60,6 @@ class EgressGuard:
         self._allowed = tuple(allowed_private_networks)
         self._may_reach = lru_cache(maxsize=4096)(self._decide)
 
-    def may_reach(self, address: Address) -> bool:
-        return self._may_reach(address)
-
     def check(self, address: str | Address) -> Address:
         """The address itself, or UrlBlocked; also when what it wraps (an IPv4 address in IPv6) is not allowed."""
         parsed = ip_address(address.partition("%")[0]) if isinstance(address, str) else address

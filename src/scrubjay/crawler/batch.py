@@ -7,10 +7,11 @@ from datetime import datetime
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from scrubjay.connectors.web_pages import Outcome
-from scrubjay.connectors.web_store import (
+from scrubjay.crawler.frontier import REDIRECT_NOTE, CrawlFrontier, Settled
+from scrubjay.crawler.page_store import (
     MIN_DUPLICATE_CHARACTERS,
     changed_at,
+    extraction_label,
     hash_content,
     kept_headers,
     pack_details,
@@ -18,21 +19,19 @@ from scrubjay.connectors.web_store import (
     robots_directives,
     unpack_details,
 )
-from scrubjay.connectors.web_tally import Tally
-from scrubjay.crawl.frontier import REDIRECT_NOTE, CrawlFrontier, Settled
-from scrubjay.crawl.urls import hash_url, normal_form, registrable_domain
+from scrubjay.crawler.pages import Outcome
+from scrubjay.crawler.tally import Tally
 from scrubjay.extract.boilerplate import SiteMemory
 from scrubjay.jobs.context import storable
 from scrubjay.model import crawling
 from scrubjay.model.clock import utc_now
-from scrubjay.model.content import QueuedPage
 from scrubjay.model.crawl_spec import CrawlSpec
 from scrubjay.model.crawling import CrawledPage, FrontierItem, FrontierStatus, PageSeen
-from scrubjay.model.extraction import Anchor, Extraction
+from scrubjay.model.extraction import DEFAULT_LIMITS, Anchor, Extraction, ExtractLimits
 from scrubjay.model.job import Job
+from scrubjay.model.urls import canonical_form, hash_url, normal_form
 from scrubjay.storage.crawled_pages import CrawledPages
 from scrubjay.storage.database import Database
-from scrubjay.storage.ingest_queue import IngestQueue
 from scrubjay.storage.site_memories import SiteMemories
 from scrubjay.telemetry import CrawlCounts
 from scrubjay.telemetry.crawls import UNCHANGED
@@ -59,16 +58,26 @@ class BatchWriter:
     """Prepares batches outside of the transaction, and writes them inside."""
 
     def __init__(
-        self, job: Job, spec: CrawlSpec, scope_id: str, frontier: CrawlFrontier, tally: Tally, database: Database
+        self,
+        job: Job,
+        spec: CrawlSpec,
+        scope_id: str,
+        frontier: CrawlFrontier,
+        tally: Tally,
+        database: Database,
+        limits: ExtractLimits = DEFAULT_LIMITS,
+        *,
+        keeps_documents: bool,
     ) -> None:
         self._job = job
         self._crawl_id = job.parent_id or job.id  # whose pages these are, of whatever shard
-        self._queues = job.payload.get("ingest") is not None  # pages are to become documents
+        self._keeps_documents = keeps_documents  # then retrieval counts which pages are new
         self._spec = spec
         self._scope_id = scope_id
         self._frontier = frontier
         self._tally = tally
         self._database = database
+        self._limits = limits
         self._memories: dict[str, SiteMemory] = {}
         self._unsaved: set[str] = set()
         self._evicted: list[crawling.SiteMemory] = []
@@ -102,24 +111,9 @@ class BatchWriter:
         pages = CrawledPages(connection)
         await pages.put(batch.pages)
         await pages.confirm(self._scope_id, self._crawl_id, batch.seen)
-        if self._queues:
-            await IngestQueue(connection).add_many(self._queued(batch))
         for memory in batch.memories:
             await SiteMemories(connection).put(memory)
         return await self._frontier.add(connection, batch.found)
-
-    def _queued(self, batch: Batch) -> list[QueuedPage]:
-        """The pages of a batch that have content, or that are gone; a fault in between ends no document."""
-        hashes = [
-            page.url_hash
-            for page in batch.pages
-            if page.content is not None or page.status in _GONE or page.error_type == "noindex"
-        ]
-        hashes += [page.url_hash for page in batch.seen if page.error_type is None]
-        return [
-            QueuedPage(job_id=self._job.id, tenant_id=self._job.tenant_id, scope_id=self._scope_id, url_hash=url_hash)
-            for url_hash in hashes
-        ]
 
     def _sort(self, batch: Batch, outcome: Outcome, now: datetime) -> None:
         if outcome.target is not None:
@@ -144,14 +138,18 @@ class BatchWriter:
         self._tally.fetched += 1
         self._tally.pages += 1
         self._tally.unchanged += 1
-        self._tally.host(item.host).pages += 1
+        size_bytes = 0 if known is None else known.size_bytes
+        self._tally.bytes += size_bytes
+        host = self._tally.host(item.host)
+        host.pages += 1
+        host.bytes += size_bytes
         batch.counts.note_processed(item.host, UNCHANGED)
-        if not self._queues:
-            batch.counts.note_deduped(item.host)  # otherwise whoever takes it out of the queue finds out
+        batch.counts.note_deduped(item.host)
         batch.seen.append(PageSeen(url_hash=item.url_hash, depth=item.depth, seen_at=now))
         batch.settled.append((item, FrontierStatus.COMPLETED, None))
-        if known is not None and item.depth < self._spec.max_depth:
+        if known is not None:
             details = unpack_details(known.details)
+            self._count_cuts(details.get("cuts") or ())
             said = robots_directives(details.get("metadata") or {}, (details.get("headers") or {}).items())
             if not (self._spec.respect_robots and "nofollow" in said):
                 batch.found += self._frontier.follow(item, details.get("links", ()))
@@ -165,18 +163,23 @@ class BatchWriter:
         self._tally.pages += 1
         self._tally.bytes += page.size_bytes
         self._tally.count_method(extraction.method)
+        self._count_cuts(extraction.cuts)
         host = self._tally.host(item.host)
         host.pages += 1
         host.bytes += page.size_bytes
         batch.counts.note_processed(item.host, extraction.method)
         if page.duplicate_of is not None:
             self._tally.duplicates += 1
-            if not self._queues and "plan_id" not in self._job.payload:
+            if not self._keeps_documents:
                 batch.counts.note_deduped(item.host)
         self._frontier.learn(item.url, page.content_sha256 or "")
         batch.pages.append(page)
         batch.settled.append((item, FrontierStatus.COMPLETED, None))
         batch.found += self._follow(outcome, extraction)
+
+    def _count_cuts(self, cuts: Sequence[str]) -> None:
+        for cut in cuts:
+            self._tally.count_limit(f"{cut}_per_page")
 
     def _follow(self, outcome: Outcome, extraction: Extraction) -> list[FrontierItem]:
         """New work from a page's links, and from the address that it calls its own."""
@@ -212,7 +215,13 @@ class BatchWriter:
         if known and not gone and error_type != "noindex":
             # What it said before is kept: a fault in between does not unsay it.
             seen = PageSeen(
-                url_hash=item.url_hash, depth=item.depth, seen_at=now, error_type=error_type, error=outcome.error
+                url_hash=item.url_hash,
+                depth=item.depth,
+                seen_at=now,
+                status=None if outcome.response is None else outcome.response.status,
+                attempts=outcome.attempts,
+                error_type=error_type,
+                error=outcome.error,
             )
             batch.seen.append(seen)
         else:
@@ -237,6 +246,7 @@ class BatchWriter:
             content_type=None if response is None else storable(response.content_type),
             size_bytes=0 if response is None else response.size,
             duration_ms=outcome.duration_ms,
+            attempts=outcome.attempts,
             fetched_at=now,
             changed_at=now,
         )
@@ -256,16 +266,18 @@ class BatchWriter:
             title=storable(extraction.title),
             method=extraction.method,
             content=pack_text(extraction.markdown),
-            details=pack_details(extraction, kept_headers(response.headers), response.url, self._spec.extraction),
+            details=pack_details(
+                extraction, kept_headers(response.headers), response.url, extraction_label(self._spec), self._limits
+            ),
             changed_at=changed_at(outcome.known, content_sha256, now),
         )
 
     def _duplicate_of(self, outcome: Outcome, extraction: Extraction, content_sha256: str) -> str | None:
         """The address hash that this page repeats: by its own word, or by its content."""
         own = outcome.item.url_hash
-        canonical = extraction.metadata.get("canonical_url")
-        if canonical and _is_believable(canonical, outcome.item) and self._is_elsewhere(outcome, canonical):
-            return hash_url(normal_form(canonical))
+        canonical = hash_url(canonical_form(outcome.item.url, extraction.metadata.get("canonical_url")))
+        if canonical != own:
+            return canonical
         if len(extraction.markdown) < MIN_DUPLICATE_CHARACTERS:
             return None
         first = self._firsts.setdefault(content_sha256, own)
@@ -298,7 +310,7 @@ class BatchWriter:
         known = self._memories.get(host)
         if known is None:
             async with self._database.reading() as connection:
-                stored = await SiteMemories(connection).recall(self._job.tenant_id, self._scope_id, host)
+                stored = await SiteMemories(connection).recall(self._job.tenant_id, host)
             known = SiteMemory() if stored is None else SiteMemory.from_bytes(stored.memory)
             if len(self._memories) >= MAX_MEMORIES:
                 self._evict(next(iter(self._memories)))
@@ -316,7 +328,7 @@ class BatchWriter:
 
     def _packed(self, host: str) -> crawling.SiteMemory:
         return crawling.SiteMemory(
-            scope_id=self._scope_id,
+            scope_id=self._job.tenant_id,
             host=host,
             tenant_id=self._job.tenant_id,
             memory=self._memories[host].to_bytes(),
@@ -342,10 +354,3 @@ async def settle_duplicates(connection: AsyncConnection, scope_id: str, job_id: 
 def _canonical_hash(page: CrawledPage) -> str | None:
     canonical = (unpack_details(page.details).get("metadata") or {}).get("canonical_url")
     return hash_url(normal_form(canonical)) if canonical else None
-
-
-def _is_believable(canonical: str, item: FrontierItem) -> bool:
-    """A page that calls another site's address or the home page its own is more often wrong than a copy."""
-    start, _, path = canonical.partition("//")[2].partition("/")
-    host = start.partition(":")[0]
-    return bool(path) and (host == item.host or registrable_domain(host) == registrable_domain(item.host))

@@ -1,6 +1,6 @@
 """The strategy `browser`: a page as an installed Chromium shows it, for pages that scripts fill.
 
-Everything that Chromium asks for goes through `crawl/browser_proxy.py`, and so through the egress guard. What comes
+Everything that Chromium asks for goes through `crawler/browser_proxy.py`, and so through the egress guard. What comes
 out is HTML, which goes the way of every other page.
 """
 
@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scrubjay.crawl.addresses import EgressGuard
-from scrubjay.crawl.browser_proxy import BrowserProxy, ProxySession
-from scrubjay.crawl.urls import parse_url
+from scrubjay.crawler.addresses import EgressGuard
+from scrubjay.crawler.browser_proxy import BrowserProxy, ProxySession
 from scrubjay.errors import FetchFailed, Unavailable, UrlBlocked
+from scrubjay.model.urls import parse_url
 from scrubjay.telemetry import get_logger
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ import secrets
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from scrubjay.crawl.addresses import EgressGuard
-from scrubjay.crawl.urls import parse_url
+from scrubjay.crawler.addresses import EgressGuard
 from scrubjay.errors import FetchFailed, UrlBlocked, UrlInvalid
+from scrubjay.model.urls import parse_url
 
 MAX_HEAD_BYTES = 64 * 1024
 MAX_SESSION_BYTES = 100 * 1024 * 1024

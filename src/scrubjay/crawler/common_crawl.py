@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from scrubjay.crawl.fetcher import FetchRequest, FetchResponse
-from scrubjay.crawl.fetching import Fetching
+from scrubjay.crawler.fetcher import FetchRequest, FetchResponse
+from scrubjay.crawler.fetching import Fetching
 from scrubjay.errors import FetchFailed
 
 MAX_INDEX_PAGES = 50

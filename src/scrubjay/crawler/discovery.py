@@ -5,15 +5,15 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from dataclasses import replace
 
-from scrubjay.crawl.common_crawl import list_captures
-from scrubjay.crawl.fetching import Fetching
-from scrubjay.crawl.relevance import Relevance
-from scrubjay.crawl.robots import Robots, RobotsState
-from scrubjay.crawl.sitemaps import SitemapLimits, SitemapProblem, read_sitemaps
-from scrubjay.crawl.urls import normal_form, parse_url
+from scrubjay.crawler.common_crawl import list_captures
+from scrubjay.crawler.fetching import Fetching
+from scrubjay.crawler.relevance import Relevance
+from scrubjay.crawler.robots import Robots, RobotsState
+from scrubjay.crawler.sitemaps import SitemapLimits, SitemapProblem, read_sitemaps
 from scrubjay.errors import FetchFailed, HostBlocked, UrlBlocked, UrlInvalid
 from scrubjay.model.discovery import DiscoveredUrl, Discovery, DiscoveryProblem, DiscoverySource, DiscoverySpec
 from scrubjay.model.patterns import UrlPattern
+from scrubjay.model.urls import normal_form, parse_url
 
 MAX_CANDIDATES = 200_000  # looked at for the best of them, when there is a query to score by
 USUAL_SITEMAPS = ("/sitemap.xml", "/sitemap_index.xml")

@@ -7,7 +7,7 @@ from typing import Any
 
 import stamina
 
-from scrubjay.crawl.fetcher import Fetcher, FetchRequest, FetchResponse
+from scrubjay.crawler.fetcher import Fetcher, FetchRequest, FetchResponse
 from scrubjay.errors import FetchFailed, Unavailable, UrlBlocked
 from scrubjay.telemetry import redact
 

@@ -22,11 +22,11 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from scrubjay import __version__
-from scrubjay.crawl.addresses import EgressGuard
-from scrubjay.crawl.decoding import ACCEPT_ENCODING, decode_through, decoders_for
-from scrubjay.crawl.proxies import ProxyPool, ProxyServer
-from scrubjay.crawl.urls import Url, is_public_suffix, parse_url
+from scrubjay.crawler.addresses import EgressGuard
+from scrubjay.crawler.decoding import ACCEPT_ENCODING, decode_through, decoders_for
+from scrubjay.crawler.proxies import ProxyPool, ProxyServer
 from scrubjay.errors import FetchFailed, InvalidRequest, ScrubjayError, UrlBlocked, UrlInvalid
+from scrubjay.model.urls import Url, is_public_suffix, parse_url
 from scrubjay.telemetry import SECRET_NAMES, span
 from scrubjay.telemetry.metrics import fetch_bytes_total, fetch_requests_total, fetch_seconds
 
@@ -118,6 +118,7 @@ class FetchResponse:
     redirects: tuple[str, ...] = ()
     elapsed_seconds: float = 0.0
     truncated: bool = False
+    attempts: int = 1
 
     @property
     def content_type(self) -> str | None:

@@ -2,8 +2,8 @@
 
 from typing import Protocol
 
-from scrubjay.crawl.addresses import EgressGuard
-from scrubjay.crawl.fetcher import FetchRequest, FetchResponse
+from scrubjay.crawler.addresses import EgressGuard
+from scrubjay.crawler.fetcher import FetchRequest, FetchResponse
 
 
 class Fetching(Protocol):

@@ -3,30 +3,38 @@
 The URLs themselves are rows (`storage/frontier.py`); here is what one run knows in memory, and can lose.
 """
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from scrubjay.crawl.relevance import Relevance
-from scrubjay.crawl.scope import Scope
-from scrubjay.crawl.shard import Shard
-from scrubjay.crawl.traps import TrapMemory, find_trap, strip_session
-from scrubjay.crawl.urls import hash_url, host_of, normal_form, parse_url
+from scrubjay.crawler.relevance import Relevance
+from scrubjay.crawler.scope import Scope
+from scrubjay.crawler.shard import Shard
+from scrubjay.crawler.traps import TrapMemory, find_trap, strip_session
 from scrubjay.model.clock import utc_now
 from scrubjay.model.crawl_spec import CrawlMode, CrawlSpec, CrawlStrategy, Extent
 from scrubjay.model.crawling import FrontierItem, FrontierStatus
 from scrubjay.model.extraction import Anchor
 from scrubjay.model.ids import new_id
+from scrubjay.model.urls import hash_url, host_of, normal_form, parse_url
 from scrubjay.storage.database import Database
 from scrubjay.storage.frontier import Frontier
 
 LEASE_SECONDS = 600.0
 FEWEST_AT_ONCE = 8  # URLs leased by one statement, so that one host does not take all places before it is noticed
+RANK_SECONDS = 1.0  # how long a page under way holds back URLs of a lower rank
+SCORE_SHARE = 0.5  # of the best score under way, that a URL needs to be fetched beside it
+UNSCORED_PART = 4  # a best-first crawl uses one in so many places for links that match nothing
+_NO_PLACE = (2.0**-40, float("inf"))  # of a page that this run did not find itself
+PAGES_PER_PLACE = 10  # of the page budget, for each URL that a depth-first or best-first crawl fetches at once
 REDIRECT_NOTE = "redirect to "
 MAX_REDIRECTS = 10_000
+MAX_TOO_DEEP = 10_000  # links below the maximum depth that are counted
 MAX_SEEN = 300_000  # addresses remembered in memory; the database knows the rest
 
 _NOT_SAID_OF_STARTS = frozenset({"not_included", "not_a_page"})
@@ -83,13 +91,23 @@ class CrawlFrontier:
         self._relevance = Relevance(spec.keywords)
         self._traps = TrapMemory()
         self._seen: set[int] = set()
+        self._too_deep: set[str] = set()  # hashes of links below the maximum depth
         self._redirects: dict[str, str] = {}  # from hash to hash; the recent ones
         self._forgot_redirects = goes_on  # an earlier run of the job may have found some, too
         sequential = spec.mode is CrawlMode.SEQUENTIAL
-        self.window = 1 if sequential else 2 * spec.concurrency + 16
+        # Depth-first and best-first decide again after every page, so they hold only what is fetched right now.
+        self.keeps_order = spec.strategy is not CrawlStrategy.BFS and not sequential
+        self.held_back = False  # the last lease left URLs in the queue because better ones may be found soon
+        self._under_way: dict[str, tuple[FrontierItem, float]] = {}  # URL hash → what is leased, and since when
+        self._places: dict[str, tuple[float, float]] = {}  # URL hash → its span's width, and where its parent's ends
+        # Of a small budget, what is fetched at the same time would be all of it before any page could decide.
+        ordered = min(spec.concurrency, max(1, spec.max_pages // PAGES_PER_PLACE))
+        self.window = 1 if sequential else ordered if self.keeps_order else 2 * spec.concurrency + 16
         # Beyond this, more URLs of a host would only wait in memory and keep those of other hosts out of it.
         several_hosts = spec.extent in (Extent.DOMAIN, Extent.ANYWHERE) or len(spec.start_urls) > 1
         self._host_window = min(self.window, 4 * spec.host_concurrency) if several_hosts else self.window
+        if self.keeps_order:
+            self._host_window = min(self.window, spec.host_concurrency)
         self._at_once = max(FEWEST_AT_ONCE, self._host_window // 4) if several_hosts else self.window
         self._leased: Counter[str] = Counter()
 
@@ -116,12 +134,18 @@ class CrawlFrontier:
         if reason is not None and not (item.depth == 0 and reason in _NOT_SAID_OF_STARTS):
             self.refused[reason] += 1
             return None
-        return self._item(target, depth=item.depth, score=item.score, parent_url=item.url, redirects=item.redirects + 1)
+        new = self._item(target, depth=item.depth, score=item.score, parent_url=item.url, redirects=item.redirects + 1)
+        if item.url_hash in self._places:
+            self._places[new.url_hash] = self._places[item.url_hash]
+        return new
 
     def follow(self, item: FrontierItem, links: Iterable[Sequence[Any]]) -> list[FrontierItem]:
         """The links of a page (anchors, or what was stored of them) that may be new work; the database decides which
         of them are."""
-        if not self._spec.follow_links or item.depth >= self._spec.max_depth:
+        if not self._spec.follow_links:
+            return []
+        if item.depth >= self._spec.max_depth:
+            self._note_too_deep(item, links)
             return []
         found = []
         best_first, seen = self._spec.strategy is CrawlStrategy.BEST_FIRST, self._seen
@@ -139,8 +163,29 @@ class CrawlFrontier:
             if new is not None:
                 found.append(new)
         if self._spec.strategy is CrawlStrategy.DFS:
+            if self.keeps_order:
+                return self._place_children(item, found)
             found.reverse()
         return found
+
+    def _note_too_deep(self, item: FrontierItem, links: Iterable[Sequence[Any]]) -> None:
+        """Remember the links that only their depth keeps out of the crawl, up to a number."""
+        if self._spec.max_depth == 0 or len(self._too_deep) >= MAX_TOO_DEEP:
+            return
+        seen = self._seen
+        for url in {link[0] for link in links if hash(link[0]) not in seen}:
+            if self.scope.refusal(url) is None and find_trap(url, item.url) is None:
+                self._too_deep.add(hash_url(normal_form(strip_session(url))))
+
+    @property
+    def too_deep(self) -> int:
+        """The maximum number of links that the crawl's depth left out; some of them may be known by now."""
+        return len(self._too_deep)
+
+    async def count_too_deep(self, connection: AsyncConnection) -> int:
+        """How many links the crawl's depth left out: those that no shorter way led to either."""
+        jobs = [self._job_id] if self._shard is None else self._shard.job_ids
+        return len(self._too_deep - await Frontier(connection).known(jobs, self._too_deep))
 
     def _consider(self, item: FrontierItem, anchor: Anchor) -> FrontierItem | None:
         url = strip_session(anchor.url)
@@ -178,6 +223,7 @@ class CrawlFrontier:
         """Free what an earlier run of this job had leased."""
         await Frontier(connection).release(self._job_id)
         self._leased.clear()
+        self._under_way.clear()
 
     def owns(self, host: str) -> bool:
         """Whether a host is asked by this run, and not by another shard of the crawl."""
@@ -187,7 +233,11 @@ class CrawlFrontier:
         """Take in what is new; what belongs to other shards is sent to them. Returns how many were new here."""
         if self._shard is not None:
             items = await self._shard.send(connection, items)
-        return await Frontier(connection).add_new(items) if items else 0
+        return await self._add_new(connection, items)
+
+    async def _add_new(self, connection: AsyncConnection, items: Sequence[FrontierItem]) -> int:
+        best_first = self._spec.strategy is CrawlStrategy.BEST_FIRST
+        return await Frontier(connection).add_new(items, raise_scores=best_first) if items else 0
 
     async def add_mail(self, connection: AsyncConnection) -> int:
         """Take in what other shards found for this one."""
@@ -198,7 +248,7 @@ class CrawlFrontier:
                 self.scope.add_root(link.url)  # where a start redirected to
             values = {"depth": link.depth, "score": link.score, "redirects": link.redirects}
             items.append(self._item(link.url, parent_url=link.parent_url, **values))
-        return await Frontier(connection).add_new(items) if items else 0
+        return await self._add_new(connection, items)
 
     def free_places(self, worth_holding: Callable[[str], int]) -> int:
         """The free part of the window. What a slow host keeps waiting takes no place from other hosts."""
@@ -218,6 +268,7 @@ class CrawlFrontier:
         """
         free = min(room, self.free_places(worth_holding))
         held, items, now = self._leased.copy(), list[FrontierItem](), utc_now()
+        self.held_back = False
         share = HostShare(self._spec, held, spent or {})
         while len(items) < free:
             limit = min(free - len(items), self._at_once)
@@ -228,24 +279,60 @@ class CrawlFrontier:
                 limit=limit,
                 now=now,
                 until=now + timedelta(seconds=LEASE_SECONDS),
-                strategy=self._spec.strategy,
+                strategy=CrawlStrategy.BEST_FIRST if self.keeps_order else self._spec.strategy,
                 avoid_hosts=[*full, *share.used_up],
                 only_hosts=share.open_hosts,
             )
             too_many = []
             for item in taken:
-                if share.take(item.host):
+                if self.keeps_order and self._is_worth_waiting(item, items):
+                    self.held_back = True
+                    too_many.append(item.url_hash)
+                elif share.take(item.host):
                     items.append(item)
                 else:
                     too_many.append(item.url_hash)
             await Frontier(connection).give_back(self._job_id, too_many)
-            if len(taken) < limit:
+            if len(taken) < limit or self.held_back:
                 break
         return items
+
+    def _is_worth_waiting(self, item: FrontierItem, chosen: Sequence[FrontierItem]) -> bool:
+        """Whether a URL waits because what is under way may lead to better ones. A page that takes long holds nothing
+        back."""
+        recent = time.monotonic() - RANK_SECONDS
+        under_way = [leased for leased, at in self._under_way.values() if at >= recent]
+        best = max((*under_way, *chosen), key=lambda each: each.score, default=None)
+        if best is None:
+            return False
+        if self._spec.strategy is CrawlStrategy.DFS:
+            # Beside a page, the other links of its parent are fetched, and nothing that comes after all of them.
+            end = self._places.get(best.url_hash, _NO_PLACE)[1]
+            return item.depth > best.depth or 1 - item.score >= end
+        if item.score <= 0:
+            # Nothing says which of these is better: a few at a time, until a better one is found.
+            others = sum(each.score <= 0 for each in (*under_way, *chosen))
+            return best.score > 0 or others >= max(1, self.window // UNSCORED_PART)
+        return item.score < SCORE_SHARE * best.score
+
+    def _place_children(self, item: FrontierItem, found: Sequence[FrontierItem]) -> list[FrontierItem]:
+        """Give links the score of their place in depth-first order: each page has a span of the numbers from 0 to 1,
+        and its links share it out. What comes first scores highest."""
+        start = 1 - item.score
+        width = self._places.get(item.url_hash, _NO_PLACE if item.depth else (1.0, 1.0))[0]
+        step = width / (len(found) + 1)
+        if len(self._places) >= MAX_SEEN:
+            self._places.clear()
+        placed = [replace(child, score=1 - (start + step * number)) for number, child in enumerate(found, start=1)]
+        self._places.update((child.url_hash, (step, start + width)) for child in placed)
+        return placed
 
     def hold(self, items: Iterable[FrontierItem]) -> None:
         """These URLs are leased, and in the window."""
         self._leased.update(item.host for item in items)
+        if self.keeps_order:
+            now = time.monotonic()
+            self._under_way.update((item.url_hash, (item, now)) for item in items)
 
     async def settle(self, connection: AsyncConnection, settled: Sequence[Settled]) -> None:
         rows = [(item.url_hash, status, error) for item, status, error in settled]
@@ -254,6 +341,7 @@ class CrawlFrontier:
     def forget(self, items: Iterable[FrontierItem]) -> None:
         """These URLs are settled; their places in the window are free."""
         for item in items:
+            self._under_way.pop(item.url_hash, None)
             self._leased[item.host] -= 1
             if self._leased[item.host] <= 0:
                 del self._leased[item.host]

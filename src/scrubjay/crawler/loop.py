@@ -1,8 +1,8 @@
 """The web: one durable crawl, from its start URLs to its last page. Steps 5 and 7 of a page's journey.
 
-`WebCrawl.run` is the story: seed the frontier, then keep a window of its URLs in work (`web_pages.py`) and write
+`WebCrawl.run` is the story: seed the frontier, then keep a window of its URLs in work (`pages.py`) and write
 what came of them in batches, each in one transaction with the links that were found and the URLs that are next.
-Sitemaps are read meanwhile (`web_seeds.py`). Whatever happens between two batches is forgotten and done again;
+Sitemaps are read meanwhile (`seeds.py`). Whatever happens between two batches is forgotten and done again;
 nothing else is.
 """
 
@@ -15,24 +15,27 @@ from typing import Any, Protocol, TypeVar
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from scrubjay.connectors.web_batch import Batch, BatchWriter, settle_duplicates
-from scrubjay.connectors.web_events import CrawlTeller, NewEvents
-from scrubjay.connectors.web_pages import Outcome, PageFetcher
-from scrubjay.connectors.web_seeds import SitemapSeeds
-from scrubjay.connectors.web_tally import Tally
-from scrubjay.crawl.frontier import CrawlFrontier
-from scrubjay.crawl.scope import Scope
-from scrubjay.crawl.shard import Shard
-from scrubjay.crawl.urls import host_of, parse_url
+from scrubjay.crawler.batch import Batch, BatchWriter, settle_duplicates
+from scrubjay.crawler.frontier import CrawlFrontier
+from scrubjay.crawler.page_events import CrawlTeller, NewEvents
+from scrubjay.crawler.page_store import stored_extraction
+from scrubjay.crawler.pages import Outcome, PageFetcher
+from scrubjay.crawler.scope import Scope
+from scrubjay.crawler.seeds import SitemapSeeds
+from scrubjay.crawler.shard import Shard
+from scrubjay.crawler.tally import Tally, name_limits
 from scrubjay.errors import Conflict, JobHandedBack, JobInterrupted, JobTakenOver, Unavailable
 from scrubjay.jobs.context import JobContext
 from scrubjay.model.crawl_spec import CrawlMode, CrawlSpec
-from scrubjay.model.crawling import FrontierItem, FrontierStatus, KnownPage
+from scrubjay.model.crawling import CrawledPage, FrontierItem, FrontierStatus, KnownPage
+from scrubjay.model.extraction import Extraction
+from scrubjay.model.urls import host_of, parse_url
 from scrubjay.storage.crawled_pages import CrawledPages
 from scrubjay.storage.database import Database
 from scrubjay.telemetry import crawl_meter
 
 T = TypeVar("T")
+KnownPages = tuple[Mapping[str, KnownPage], Mapping[str, Sequence[KnownPage]]]  # by this scope, by others
 
 BATCH_PAGES = 32
 MOST_BATCH_PAGES = 64  # of a crawl that has as many under way besides
@@ -57,6 +60,13 @@ class Guide(Protocol):
 
     async def last(self, connection: AsyncConnection, frontier: CrawlFrontier) -> Sequence[FrontierItem]:
         """What to look at when nothing else is left, and something was there at all; nothing ends the crawl."""
+
+    async def wrote(self, connection: AsyncConnection, pages: Sequence[CrawledPage]) -> None:
+        """Called with the pages of a batch in the transaction that stores them."""
+
+    @property
+    def keeps_documents(self) -> bool:
+        """Whether the pages become documents; then their events are sent when they have."""
 
 
 class WebCrawl:
@@ -83,11 +93,17 @@ class WebCrawl:
         self.tally = Tally.load(state.get("tally"), every_host=spec.max_pages_per_host is not None)
         scope = Scope(state.get("roots") or spec.start_urls, spec.extent, spec.include, spec.exclude)
         self._frontier = CrawlFrontier(context.job.id, spec, scope, shard, goes_on=context.job.run > 1)
-        # A plan tells of its pages itself, when it knows what is new in them.
-        self._teller = CrawlTeller(self.tally, kept=guide is not None or context.payload.get("ingest") is not None)
-        self._writer = BatchWriter(context.job, spec, scope_id, self._frontier, self.tally, database)
+        kept = guide is not None and guide.keeps_documents
+        self._teller = CrawlTeller(self.tally, kept=kept)
+        limits = pages.options.limits
+        self._writer = BatchWriter(
+            context.job, spec, scope_id, self._frontier, self.tally, database, limits, keeps_documents=kept
+        )
+        self._too_deep_before = self.tally.limits.get("max_depth", 0)
         self._frontier.refused.update(state.get("refused") or {})
         self._batch_pages = max(BATCH_PAGES, min(MOST_BATCH_PAGES, self._frontier.window // 2))
+        if self._frontier.keeps_order:
+            self._batch_pages = 1  # every page may change what comes next
         self._news = asyncio.Event()
         self._seeds = SitemapSeeds(context, spec, pages, self._frontier, self._news)
         self._seeded = bool(state.get("seeded")) or not self._seeds.wanted
@@ -100,6 +116,7 @@ class WebCrawl:
         self._seconds_before = self.tally.seconds
         self._started_at = time.monotonic()
         pages.tally = self.tally
+        pages.recall = self._recall
 
     async def run(self) -> dict[str, Any]:
         """Crawl until nothing is left to do or a limit is reached. JobInterrupted passes through, resumably."""
@@ -214,7 +231,7 @@ class WebCrawl:
     @property
     def _patience(self) -> float:
         """How long pages that are done wait for others to be written with them."""
-        if len(self._working) < FEW_PAGES:
+        if len(self._working) < FEW_PAGES and not self._frontier.keeps_order:
             return FEW_SECONDS
         return BATCH_SECONDS if self._shard is None else SHARD_BATCH_SECONDS
 
@@ -231,21 +248,26 @@ class WebCrawl:
     async def _turn_over(self) -> None:
         """Write what is done and take up what is next, in one transaction."""
         done, batch = await self._prepare()
+        self._count_too_deep(self._frontier.too_deep)
         free = self._frontier.free_places(self._pages.worth_holding)
 
-        async def lease(connection: AsyncConnection) -> tuple[Sequence[FrontierItem], Mapping[str, KnownPage]]:
+        async def lease(connection: AsyncConnection) -> tuple[Sequence[FrontierItem], KnownPages]:
             if self._shard is not None:
                 await self._meet_others(connection, self._shard, free)
             items = await self._frontier.lease(connection, self._room(), self._pages.worth_holding, self._spent)
-            return items, await CrawledPages(connection).known(self._scope_id, [item.url_hash for item in items])
+            hashes, pages = [item.url_hash for item in items], CrawledPages(connection)
+            own = await pages.known(self._scope_id, hashes)
+            return items, (own, await pages.known_elsewhere(self._context.job.tenant_id, self._scope_id, hashes))
 
-        items, known = await self._write(batch, lease, [*self._teller.of_pages(done), *self._teller.of_hosts()])
+        items, (known, elsewhere) = await self._write(
+            batch, lease, [*self._teller.of_pages(done), *self._teller.of_hosts()]
+        )
         self._progressed = self._progressed or bool(done)
         if free > 0:
-            self._exhausted = not items
+            self._exhausted = not items and not self._frontier.held_back
         self._frontier.hold(items)
         for item in items:
-            self._take_up(item, known.get(item.url_hash))
+            self._take_up(item, known.get(item.url_hash), elsewhere.get(item.url_hash, ()))
         self.tally.note_rate()
         await self._tell_progress()
 
@@ -282,6 +304,8 @@ class WebCrawl:
                     if self._guide is not None:
                         batch.found = list(await self._guide.admit(connection, batch.found))
                     self.tally.discovered += await self._writer.write(connection, batch)
+                    if self._guide is not None:
+                        await self._guide.wrote(connection, batch.pages)
                     outcome = await also(connection)
                     await self._remember(connection)
                     await self._context.tell(connection, events or ())
@@ -318,8 +342,15 @@ class WebCrawl:
         limit = self._spec.max_seconds
         return limit is not None and self._seconds_before + time.monotonic() - self._started_at >= limit
 
-    def _take_up(self, item: FrontierItem, known: KnownPage | None) -> None:
-        task = asyncio.create_task(self._pages.process(item, known))
+    async def _recall(self, known: KnownPage) -> Extraction | None:
+        """The extraction that a scope stored, if the page still has the same bytes there."""
+        async with self._database.reading() as connection:
+            stored = await CrawledPages(connection).by_hashes(known.scope_id, [known.url_hash])
+        same = [page for page in stored if page.body_sha256 == known.body_sha256 and page.content is not None]
+        return stored_extraction(same[0]) if same else None
+
+    def _take_up(self, item: FrontierItem, known: KnownPage | None, elsewhere: Sequence[KnownPage]) -> None:
+        task = asyncio.create_task(self._pages.process(item, known, elsewhere))
         self._working[task] = item
         task.add_done_callback(self._put_down)
 
@@ -352,10 +383,21 @@ class WebCrawl:
         await self._abandon()
         try:
             done, batch = await self._prepare(save_memories=True)
-            await self._write(batch, self._frontier.take_back, self._last_words(done))
+            await self._write(batch, self._take_back, self._last_words(done))
         except Unavailable as error:
             # The next run takes it back, and does again what could not be written.
             await self._context.log(f"The last pages are not written: {error.message}", level="warning")
+
+    async def _take_back(self, connection: AsyncConnection) -> None:
+        await self._frontier.take_back(connection)
+        self._count_too_deep(await self._frontier.count_too_deep(connection))
+
+    def _count_too_deep(self, links: int) -> None:
+        """Put the number of links that this run left out because of their depth into the tally."""
+        if links + self._too_deep_before:
+            self.tally.limits["max_depth"] = links + self._too_deep_before
+        else:
+            self.tally.limits.pop("max_depth", None)
 
     async def _abandon(self) -> None:
         tasks = list(self._working)
@@ -388,8 +430,12 @@ class WebCrawl:
             if self._shard is None:
                 wrong = await settle_duplicates(connection, self._scope_id, self._context.job.id)
                 self.tally.duplicates = max(0, duplicates - wrong)
-            left = await self._frontier.tally(connection)
-            return left.get(FrontierStatus.PENDING, 0)
+            self._count_too_deep(await self._frontier.count_too_deep(connection))
+            left = (await self._frontier.tally(connection)).get(FrontierStatus.PENDING, 0)
+            if self._shard is None:
+                limits = self.tally.limits
+                limits |= name_limits(self._spec, self.tally, left, self._frontier.refused, timed_out=self._out_of_time)
+            return left
 
         left = await self._write(batch, close, self._last_words(done))
         await self._tell_progress()

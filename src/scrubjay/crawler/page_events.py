@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from scrubjay.connectors.web_pages import Outcome
-from scrubjay.connectors.web_tally import HostTally, Tally
+from scrubjay.crawler.pages import Outcome
+from scrubjay.crawler.tally import HostTally, Tally
 from scrubjay.model.content import IngestOutcome
 
 PAGE_EVENT = "article.processed"

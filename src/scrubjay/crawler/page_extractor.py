@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from scrubjay.crawl.fetcher import Fetcher, FetchRequest
+from scrubjay.crawler.browser import RenderedPage
+from scrubjay.crawler.fetcher import Fetcher, FetchRequest
 from scrubjay.errors import ExtractionFailed, FetchFailed, Unavailable, UrlBlocked
-from scrubjay.extract.browser import RenderedPage
 from scrubjay.extract.media import sniff
 from scrubjay.extract.pool import ExtractionPool
 from scrubjay.model.extraction import Extraction, ExtractOptions, Verdict
@@ -139,6 +139,7 @@ class PageExtractor:
             title=_text(answer.get("title")) or own.title,
             fields=fields if isinstance(fields, dict) and fields else None,
             metadata={**own.metadata, "model": self._model.model},
+            cuts=(*own.cuts, "characters") if len(own.markdown) > MAX_PROMPT_CHARACTERS else own.cuts,
         )
 
     async def _ask(self, model: LanguageModel, fetcher: Fetcher, own: Extraction, page: "_Fetched") -> dict[str, Any]:

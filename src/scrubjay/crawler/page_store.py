@@ -8,14 +8,17 @@ from typing import Any
 
 import zstandard
 
+from scrubjay.model.crawl_spec import CrawlSpec
 from scrubjay.model.crawling import CrawledPage, KnownPage
-from scrubjay.model.extraction import Extraction
+from scrubjay.model.extraction import DEFAULT_LIMITS, Anchor, Extraction, ExtractLimits
 
 FORMAT = b"\x01"  # change it when pages must be extracted anew although they did not change
 MIN_DUPLICATE_CHARACTERS = 200  # shorter texts are often the same without the pages being so
 _MAX_UNPACKED_BYTES = 256 * 1024 * 1024
 _LEVEL = 1
 _KEPT_HEADERS_BYTES = 16_384
+
+_FIXED_BY_BYTES = frozenset({"markdown", "structured", "raw", "trafilatura"})
 
 _compressor = zstandard.ZstdCompressor(level=_LEVEL)
 _decompressor = zstandard.ZstdDecompressor()
@@ -29,20 +32,41 @@ def unpack_text(data: bytes) -> str:
     return _decompressor.decompress(data, max_output_size=_MAX_UNPACKED_BYTES).decode()
 
 
-def _prefix(strategy: str) -> bytes:
-    return FORMAT + strategy.encode() + b"\0"
+def _prefix(strategy: str, cut_by: ExtractLimits | None = None) -> bytes:
+    """How a page was extracted; a page that was cut also names the limits, so that other limits read it again."""
+    limits = "" if cut_by is None else ":" + ",".join(map(str, cut_by))
+    return FORMAT + strategy.encode() + limits.encode() + b"\0"
 
 
-def pack_details(extraction: Extraction, headers: Mapping[str, str], target: str, strategy: str) -> bytes:
-    facts = {
+def extraction_label(spec: CrawlSpec) -> str:
+    """The name of how a crawl extracts pages; a page that was extracted under another name is extracted again."""
+    return spec.extraction if spec.learn_boilerplate else f"{spec.extraction}+boilerplate"
+
+
+def is_fixed_by_bytes(spec: CrawlSpec) -> bool:
+    """Whether the same bytes always give the same page: not after scripts ran, a model wrote, or fields changed."""
+    return spec.extraction in _FIXED_BY_BYTES and not spec.fields
+
+
+def pack_details(
+    extraction: Extraction,
+    headers: Mapping[str, str],
+    target: str,
+    strategy: str,
+    limits: ExtractLimits = DEFAULT_LIMITS,
+) -> bytes:
+    facts: dict[str, Any] = {
         "links": [[anchor.url, anchor.text, anchor.context, anchor.nofollow] for anchor in extraction.anchors],
         "metadata": extraction.metadata,
         "fields": extraction.fields,
         "headers": headers,
         "fetched_url": target,
     }
+    if extraction.cuts:
+        facts["cuts"] = extraction.cuts
     text = json.dumps(facts, ensure_ascii=False, default=str)
-    return _prefix(strategy) + _compressor.compress(text.encode("utf-8", "replace"))
+    prefix = _prefix(strategy, limits if extraction.cuts else None)
+    return prefix + _compressor.compress(text.encode("utf-8", "replace"))
 
 
 def unpack_details(data: bytes | None) -> Mapping[str, Any]:
@@ -55,10 +79,25 @@ def unpack_details(data: bytes | None) -> Mapping[str, Any]:
     return facts
 
 
-def is_reusable(known: KnownPage, strategy: str) -> bool:
+def stored_extraction(page: CrawledPage) -> Extraction:
+    """What `pack_details` and `pack_text` stored, as the extraction it was; without its blocks."""
+    details = unpack_details(page.details)
+    return Extraction(
+        markdown=markdown_of(page),
+        method=page.method or "",
+        title=page.title,
+        metadata=details.get("metadata") or {},
+        anchors=tuple(map(Anchor._make, details.get("links") or ())),
+        fields=details.get("fields"),
+        cuts=tuple(details.get("cuts") or ()),
+    )
+
+
+def is_reusable(known: KnownPage, strategy: str, limits: ExtractLimits = DEFAULT_LIMITS) -> bool:
     """Whether a page that did not change need not be extracted again: by this strategy, it would be the same."""
-    reads = known.details is not None and known.details.startswith(_prefix(strategy))
-    return reads and known.content_sha256 is not None
+    if known.details is None or known.content_sha256 is None:
+        return False
+    return known.details.startswith((_prefix(strategy), _prefix(strategy, limits)))
 
 
 def hash_content(markdown: str) -> str:

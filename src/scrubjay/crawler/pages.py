@@ -3,17 +3,17 @@
 import asyncio
 import hashlib
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, TypeVar
 
-from scrubjay.connectors.web_store import is_reusable, robots_directives
-from scrubjay.connectors.web_tally import Tally
-from scrubjay.crawl.fetcher import FetchRequest, FetchResponse, redirect_target
-from scrubjay.crawl.polite import PoliteFetcher
-from scrubjay.crawl.robots import Robots, RobotsVerdict
-from scrubjay.crawl.urls import hash_url, normal_form, parse_url
+from scrubjay.crawler.fetcher import FetchRequest, FetchResponse, redirect_target
+from scrubjay.crawler.page_extractor import PageExtractor
+from scrubjay.crawler.page_store import extraction_label, is_fixed_by_bytes, is_reusable, robots_directives
+from scrubjay.crawler.polite import PoliteFetcher
+from scrubjay.crawler.robots import Robots, RobotsVerdict
+from scrubjay.crawler.tally import Tally
 from scrubjay.errors import (
     CircuitOpen,
     ExtractionFailed,
@@ -24,11 +24,11 @@ from scrubjay.errors import (
     UrlBlocked,
     UrlInvalid,
 )
-from scrubjay.extract.ai import PageExtractor
 from scrubjay.jobs.courtesy import give_way
-from scrubjay.model.crawl_spec import CrawlSpec
+from scrubjay.model.crawl_spec import CrawlSpec, CrawlStrategy
 from scrubjay.model.crawling import FrontierItem, KnownPage
 from scrubjay.model.extraction import Extraction, ExtractOptions, Verdict
+from scrubjay.model.urls import hash_url, normal_form, parse_url
 from scrubjay.storage.blobs import BlobStore
 from scrubjay.storage.cache_keys import ROBOTS_UNREACHABLE_SECONDS
 from scrubjay.telemetry import span
@@ -38,6 +38,7 @@ T = TypeVar("T")
 MAX_ROUNDS = 4
 MAX_CIRCUIT_WAITS = 3  # a host that stays broken through so many of its timeouts is given up
 SOON_SECONDS = 5.0  # URLs whose turn comes later are as well off in the database
+ORDERED_SOON_SECONDS = 0.2  # the same for strategies that decide again after every page
 OUTAGE_SECONDS = 2.0
 MAX_OUTAGES = 15  # after so many tries in vain the crawl itself must stop, and keep the rest of its frontier
 MAX_ANSWERED = 50_000
@@ -57,6 +58,7 @@ class Outcome:
 
     item: FrontierItem
     known: KnownPage | None = None
+    elsewhere: Sequence[KnownPage] = ()
     response: FetchResponse | None = None
     extraction: Extraction | None = None
     body_sha256: str | None = None
@@ -66,6 +68,7 @@ class Outcome:
     error_type: str | None = None
     error: str | None = None
     skipped: bool = False  # left alone on purpose, which is not a failure
+    attempts: int = 1
     duration_ms: int = 0
 
     @property
@@ -86,26 +89,37 @@ class PageFetcher:
     extractor: PageExtractor
     options: ExtractOptions
     blobs: BlobStore
+    max_sitemap_urls: int = 1_000_000
+    recall: Callable[[KnownPage], Awaitable[Extraction | None]] | None = None  # reads a stored page's extraction
     tally: Tally = field(default_factory=Tally)
     _answered: set[str] = field(default_factory=set)  # hosts that gave this run an answer
 
     def worth_holding(self, host: str) -> int:
         """How many of a host's URLs should wait in memory: those whose turn comes soon."""
-        return 0 if self.tally.is_waiting(host) else self.polite.politeness.turns_within(host, SOON_SECONDS)
+        seconds = SOON_SECONDS if self.spec.strategy is CrawlStrategy.BFS else ORDERED_SOON_SECONDS
+        return 0 if self.tally.is_waiting(host) else self.polite.politeness.turns_within(host, seconds)
 
-    async def process(self, item: FrontierItem, known: KnownPage | None) -> Outcome:
-        """What becomes of one URL; patient with a cache, database or blob store that is away for a while."""
+    async def process(
+        self, item: FrontierItem, known: KnownPage | None, elsewhere: Sequence[KnownPage] = ()
+    ) -> Outcome:
+        """What becomes of one URL; patient with a cache, database or blob store that is away for a while.
+
+        `known` is the page as this scope stored it, `elsewhere` as other scopes did.
+        """
         patience = _Patience()
-        return await patience.keep_trying(lambda: self._process_once(item, known, patience))
+        return await patience.keep_trying(lambda: self._process_once(item, known, elsewhere, patience))
 
-    async def _process_once(self, item: FrontierItem, known: KnownPage | None, patience: "_Patience") -> Outcome:
+    async def _process_once(
+        self, item: FrontierItem, known: KnownPage | None, elsewhere: Sequence[KnownPage], patience: "_Patience"
+    ) -> Outcome:
         started = time.perf_counter()
-        outcome = Outcome(item=item, known=known)
+        outcome = Outcome(item=item, known=known, elsewhere=elsewhere)
         try:
             with span("crawl page", server__address=item.host, crawl__depth=item.depth):
                 await self._process(outcome, patience)
         except (UrlInvalid, UrlBlocked, HostBlocked, FetchFailed, ExtractionFailed) as error:
             outcome.error_type, outcome.error = _told(error)
+            outcome.attempts = getattr(error, "attempts", 1)
             outcome.skipped = outcome.error_type in _NOT_FAILURES
         finally:
             _discard(outcome.response)
@@ -121,6 +135,7 @@ class PageFetcher:
             if not await self._obey_robots(outcome, request.url):
                 return
             response = outcome.response = await self._ask(request)
+            outcome.attempts = response.attempts
             if not self._comes_back(item, response):
                 break
             _discard(response)
@@ -183,7 +198,7 @@ class PageFetcher:
 
     async def _request(self, outcome: Outcome) -> FetchRequest:
         spec, known = self.spec, outcome.known
-        conditional = known is not None and not spec.refresh and is_reusable(known, spec.extraction)
+        conditional = known is not None and not spec.refresh and self._can_reuse(known)
         if known is not None and conditional and spec.keep_originals:
             # An earlier crawl may not have kept them.
             conditional = known.body_sha256 is not None and await self.blobs.exists(known.body_sha256)
@@ -197,6 +212,18 @@ class PageFetcher:
             last_modified=known.last_modified if known is not None and conditional else None,
             spool=True,
         )
+
+    def _can_reuse(self, known: KnownPage) -> bool:
+        return is_reusable(known, extraction_label(self.spec), self.options.limits)
+
+    def _has_same_text(self, known: KnownPage, outcome: Outcome) -> bool:
+        return known.body_sha256 == outcome.body_sha256 and self._can_reuse(known)
+
+    async def _recall_text(self, outcome: Outcome) -> Extraction | None:
+        """The text that another scope stored for the same bytes: one more extraction could give another one, because
+        more is known of the site's boilerplate by now."""
+        same = next((page for page in outcome.elsewhere if self._has_same_text(page, outcome)), None)
+        return None if same is None or self.recall is None else await self.recall(same)
 
     def _settle_by_status(self, outcome: Outcome, response: FetchResponse) -> bool:
         """Whether the answer's head already says what becomes of the URL."""
@@ -225,11 +252,14 @@ class PageFetcher:
             # Patient here too, so that a page is not fetched again because it could not be kept.
             await patience.keep_trying(lambda: self._keep_original(response))
         known = outcome.known
-        same_body = known is not None and known.body_sha256 == outcome.body_sha256
-        if known is not None and same_body and not self.spec.refresh and is_reusable(known, self.spec.extraction):
+        # A header can forbid indexing although the bytes are the same: then the page is judged like a new one.
+        hidden = self.robots is not None and "noindex" in robots_directives({}, response.headers.items())
+        may_reuse = (not self.spec.refresh or is_fixed_by_bytes(self.spec)) and not hidden
+        if known is not None and may_reuse and self._has_same_text(known, outcome):
             outcome.unchanged = True
             return
-        outcome.extraction = await self.extractor.extract(
+        outcome.extraction = await self._recall_text(outcome) if may_reuse else None
+        outcome.extraction = outcome.extraction or await self.extractor.extract(
             response.file or response.body,
             url=response.url,
             content_type=response.content_type,

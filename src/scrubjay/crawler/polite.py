@@ -6,12 +6,12 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from scrubjay.crawl.addresses import EgressGuard
-from scrubjay.crawl.fetcher import Fetcher, FetchRequest, FetchResponse, next_hop
-from scrubjay.crawl.politeness import Politeness
-from scrubjay.crawl.urls import parse_url
+from scrubjay.crawler.addresses import EgressGuard
+from scrubjay.crawler.fetcher import Fetcher, FetchRequest, FetchResponse, next_hop
+from scrubjay.crawler.politeness import Politeness
 from scrubjay.errors import FetchFailed
 from scrubjay.model.clock import utc_now
+from scrubjay.model.urls import parse_url
 
 LONGEST_RETRY_AFTER_SECONDS = 120.0  # a page that asks for more fails; a host where many do opens its circuit
 FIRST_BACKOFF_SECONDS = 0.5
@@ -54,16 +54,17 @@ class PoliteFetcher:
                 answer = await self._take_turn(request, url.host)
             except FetchFailed as error:
                 if last or error.error_type not in _RETRIED_FAILURES:
+                    error.attempts = attempt + 1
                     raise
                 await asyncio.sleep(_backoff(attempt))
                 continue
             asked = retry_after_seconds(answer) if answer.status in _RETRIED_STATUSES else None
             if asked is not None:
                 if asked > LONGEST_RETRY_AFTER_SECONDS:
-                    return answer
+                    return _tried(answer, attempt + 1)
                 await self.politeness.defer(url.host, asked)
             if last or answer.status not in _RETRIED_STATUSES:
-                return answer
+                return _tried(answer, attempt + 1)
             if answer.file is not None:
                 answer.file.unlink(missing_ok=True)
             if asked is None:
@@ -82,6 +83,10 @@ class PoliteFetcher:
                 raise
         await self.politeness.report(host, success=answer.status < 500 and answer.status != 429)
         return answer
+
+
+def _tried(answer: FetchResponse, attempts: int) -> FetchResponse:
+    return answer if attempts == 1 else replace(answer, attempts=attempts)
 
 
 def retry_after_seconds(answer: FetchResponse) -> float | None:

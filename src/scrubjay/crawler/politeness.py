@@ -13,9 +13,9 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from scrubjay.crawl.urls import registrable_domain
 from scrubjay.errors import CircuitOpen, HostBlocked, Unavailable
 from scrubjay.model.crawling import HostSettings
+from scrubjay.model.urls import registrable_domain
 from scrubjay.storage import cache_keys
 from scrubjay.storage.cache import Cache
 from scrubjay.storage.database import Database
@@ -25,7 +25,6 @@ from scrubjay.telemetry import get_logger
 SETTINGS_SECONDS = 15.0  # how late a crawl hears that a host was blocked
 LONGEST_CRAWL_DELAY_SECONDS = 60.0
 LEASE_SPARE_SECONDS = 30.0
-CIRCUIT_POLL_SECONDS = 5.0
 _MAX_HOSTS = 20_000
 
 log = get_logger(__name__)

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from scrubjay.crawl.urls import parse_url
 from scrubjay.errors import InvalidRequest
 from scrubjay.model.crawling import ProxyRotation
+from scrubjay.model.urls import parse_url
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 import aiohttp
 import yarl
 
-from scrubjay.crawl.fetcher import Network, told_as_failures
-from scrubjay.crawl.urls import parse_url
+from scrubjay.crawler.fetcher import Network, told_as_failures
+from scrubjay.model.urls import parse_url
 
 CONNECT_SECONDS = 15.0
 SILENCE_SECONDS = 600.0  # a model may think for long before its next word

@@ -15,10 +15,10 @@ from weakref import WeakValueDictionary
 
 from protego import Protego
 
-from scrubjay.crawl.fetcher import USER_AGENT, FetchRequest, FetchResponse
-from scrubjay.crawl.fetching import Fetching
-from scrubjay.crawl.urls import Url, parse_url
+from scrubjay.crawler.fetcher import USER_AGENT, FetchRequest, FetchResponse
+from scrubjay.crawler.fetching import Fetching
 from scrubjay.errors import FetchFailed, Unavailable, UrlBlocked
+from scrubjay.model.urls import Url, parse_url
 from scrubjay.storage import cache_keys
 from scrubjay.storage.cache import Cache
 from scrubjay.telemetry import get_logger

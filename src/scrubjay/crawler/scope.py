@@ -4,9 +4,9 @@ import re
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
-from scrubjay.crawl.urls import registrable_domain
 from scrubjay.model.crawl_spec import Extent
 from scrubjay.model.patterns import UrlPattern
+from scrubjay.model.urls import registrable_domain
 
 # Addresses that end like this are never pages: not worth a request.
 _NEVER_PAGES = re.compile(

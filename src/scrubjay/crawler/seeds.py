@@ -1,22 +1,29 @@
 """The seeds of a crawl: what sitemaps list, read beside the crawl itself, at the pace that hosts allow."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from scrubjay.connectors.web_pages import PageFetcher
-from scrubjay.crawl.frontier import CrawlFrontier
-from scrubjay.crawl.robots import RobotsState
-from scrubjay.crawl.sitemaps import SitemapLimits, SitemapProblem, read_sitemaps
-from scrubjay.crawl.urls import parse_url
+from scrubjay.crawler.frontier import CrawlFrontier
+from scrubjay.crawler.pages import PageFetcher
+from scrubjay.crawler.robots import RobotsState
+from scrubjay.crawler.sitemaps import SitemapLimits, SitemapProblem, read_sitemaps
 from scrubjay.errors import ScrubjayError, Unavailable, UrlInvalid
 from scrubjay.jobs.context import JobContext
 from scrubjay.model.crawl_spec import CrawlSpec
 from scrubjay.model.crawling import FrontierItem
+from scrubjay.model.urls import parse_url
 
 BATCH = 500
 URLS_PER_PAGE = 5  # of max_pages: most of a huge sitemap would never be fetched
 TOLD_PROBLEMS = 20
+_LIMITS = {
+    "too_many_urls": "sitemap_urls",
+    "too_many_files": "sitemap_files",
+    "nested_too_deep": "sitemap_levels",
+    "too_large": "sitemap_bytes",
+}
 
 
 class SitemapSeeds:
@@ -70,7 +77,7 @@ class SitemapSeeds:
 
     async def _read(self) -> None:
         problems: list[SitemapProblem] = []
-        limits = SitemapLimits(max_urls=min(1_000_000, URLS_PER_PAGE * self._spec.max_pages))
+        limits = SitemapLimits(max_urls=min(self._pages.max_sitemap_urls, URLS_PER_PAGE * self._spec.max_pages))
         # Not tried again and again: a host that does not answer is noticed by its pages.
         fetcher = replace(self._pages.polite, retries=0)
         async for entry in read_sitemaps(fetcher, await self._addresses(), problems=problems, limits=limits):
@@ -79,6 +86,10 @@ class SitemapSeeds:
                 self._taken.clear()
                 self._news.set()
                 await self._taken.wait()
+        # Assigned, not added: a run that starts over reads the same sitemaps again.
+        self._pages.tally.limits |= Counter(
+            _LIMITS[problem.error_type] for problem in problems if problem.error_type in _LIMITS
+        )
         for problem in problems[:TOLD_PROBLEMS]:
             if not problem.error_type.startswith("http_"):  # most sites have no sitemap, which is no news
                 await self._context.log(

@@ -42,7 +42,7 @@ class Shard:
         self._number = number
         self._count = count
         self._max_pages = max_pages
-        self._job_ids = [shard_job_id(crawl_id, each) for each in range(count)]
+        self.job_ids = [shard_job_id(crawl_id, each) for each in range(count)]
 
     @property
     def state(self) -> Mapping[str, Any]:
@@ -59,13 +59,13 @@ class Shard:
             if owner == self._number:
                 own.append(item)
             else:
-                mail.append(_mailed(item, self._job_ids[owner]))
+                mail.append(_mailed(item, self.job_ids[owner]))
         if mail:
             await FrontierMail(connection).add_many(mail)
         return own
 
     async def receive(self, connection: AsyncConnection) -> Sequence[MailedLink]:
-        return await FrontierMail(connection).take(self._job_ids[self._number], LINKS_AT_ONCE)
+        return await FrontierMail(connection).take(self.job_ids[self._number], LINKS_AT_ONCE)
 
     async def ask_for_pages(self, connection: AsyncConnection, wanted: int) -> None:
         """Have this shard's part of the budget made larger, by more than is wanted while there is plenty."""
@@ -98,7 +98,7 @@ class Shard:
         self.is_over = known is None or known.is_over
         if self.is_over or (self.is_starved and known is not None and known.granted < self._max_pages):
             return True
-        return await FrontierMail(connection).is_there_any(self._job_ids[self._number])
+        return await FrontierMail(connection).is_there_any(self.job_ids[self._number])
 
 
 def _mailed(item: FrontierItem, job_id: str) -> MailedLink:

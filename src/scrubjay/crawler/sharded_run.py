@@ -1,6 +1,6 @@
 """A crawl in shards: its job sets a job going for each shard, and looks after them until all are done.
 
-The shards do the work by themselves (`web.py`, `crawl/shard.py`). Here is what only the whole can know: that nothing is
+The shards do the work by themselves (`loop.py`, `shard.py`). Here is what only the whole can know: that nothing is
 left anywhere, how far it is, what happened in all of them, and how it ended. Whoever takes this job up after a crash
 finds the shards where they are.
 """
@@ -13,9 +13,9 @@ from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from scrubjay.connectors.web_batch import settle_duplicates
-from scrubjay.connectors.web_tally import Tally, sum_counts
-from scrubjay.crawl.shard import FOR_PAGES, shard_job_id
+from scrubjay.crawler.batch import settle_duplicates
+from scrubjay.crawler.shard import FOR_PAGES, shard_job_id
+from scrubjay.crawler.tally import Tally, name_limits, sum_counts
 from scrubjay.errors import Conflict, JobCancelRequested, JobFailedForGood, JobPauseRequested
 from scrubjay.jobs import control
 from scrubjay.jobs.context import JobContext
@@ -32,7 +32,7 @@ LOOK_SECONDS = 0.5
 SETTLE_LOOK_SECONDS = 0.1
 SETTLE_SECONDS = 30.0  # in which shards that were asked to stop should have done so; they obey in any case
 EVENTS_AT_ONCE = 1000
-_PASSED_ON = ("spec", "scope_id", "ingest")
+_PASSED_ON = ("spec", "plan_id", "operation_id")
 _STOPPED_BY = {JobPauseRequested: JobRequest.PAUSE, JobCancelRequested: JobRequest.CANCEL}
 
 
@@ -137,7 +137,7 @@ class ShardedRun:
             await ShardedCrawls(connection).change(
                 self._context.job.id, is_over=self._is_over, roots=[*roots] or self._spec.start_urls
             )
-            state = {"tally": self._tally.dump(), "relayed": relayed, "documents": _documents(seen.jobs)}
+            state = {"tally": self._tally.dump(), "relayed": relayed}
             await self._context.remember(connection, {**self._context.state, **state})
             told = [(event.type, event.payload) for event in events if _is_told(event)]
             await self._context.tell(connection, told)
@@ -178,16 +178,16 @@ class ShardedRun:
             wrong = await settle_duplicates(connection, self._scope_id, self._context.job.id)
         self._tally.duplicates = max(0, self._tally.duplicates - wrong)
         results = [job.result or {} for job in seen.jobs]
-        summary = {
+        left = sum(result.get("left_in_queue", 0) for result in results)
+        refused = sum_counts(result.get("refused_links") or {} for result in results)
+        self._tally.limits |= name_limits(self._spec, self._tally, left, refused, timed_out=self._is_out_of_time)
+        return {
             **self._tally.dump(),
-            "left_in_queue": sum(result.get("left_in_queue", 0) for result in results),
-            "refused_links": sum_counts(result.get("refused_links") or {} for result in results),
+            "left_in_queue": left,
+            "refused_links": refused,
             "scope_id": self._scope_id,
             "shards": self._count,
         }
-        if "ingest" in self._context.payload:
-            summary["documents"] = _documents(seen.jobs)
-        return summary
 
 
 async def _go_on(connection: AsyncConnection, part: Job) -> None:
@@ -208,7 +208,3 @@ def _state(job: Job, name: str) -> Mapping[str, Any]:
 
 def _number(job: Job) -> int:
     return int(job.payload["shard"]["number"])
-
-
-def _documents(jobs: Sequence[Job]) -> dict[str, int]:
-    return sum_counts(_state(job, "documents") for job in jobs)

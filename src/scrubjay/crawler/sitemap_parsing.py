@@ -12,8 +12,8 @@ from email.utils import parsedate_to_datetime
 from pathlib import Path
 from xml.parsers import expat
 
-from scrubjay.crawl.urls import MAX_URL_LENGTH, parse_url
 from scrubjay.errors import UrlInvalid
+from scrubjay.model.urls import MAX_URL_LENGTH, parse_url
 
 MAX_SITEMAP_BYTES = 50 * 1024 * 1024  # both limits are those of sitemaps.org
 MAX_SITEMAP_URLS = 50_000
@@ -23,7 +23,6 @@ _GZIP_MAGIC = b"\x1f\x8b"
 _BYTE_ORDER_MARKS = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
 _BARE_AMPERSAND = re.compile(rb"&(?!#?\w{1,30};)")
 _LONGEST_REFERENCE = 32
-_ENTRY_TAGS = frozenset({"url", "sitemap", "item", "entry"})
 _ROOTS = {"urlset": "url", "sitemapindex": "sitemap", "rss": "item", "RDF": "item", "feed": "entry"}
 _FIELDS = frozenset(
     {"loc", "lastmod", "changefreq", "priority", "link", "guid", "pubDate", "date", "updated", "published"}

@@ -8,17 +8,17 @@ from collections import deque
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 
-from scrubjay.crawl.fetcher import FetchRequest
-from scrubjay.crawl.fetching import Fetching
-from scrubjay.crawl.sitemap_parsing import (
+from scrubjay.crawler.fetcher import FetchRequest
+from scrubjay.crawler.fetching import Fetching
+from scrubjay.crawler.sitemap_parsing import (
     MAX_SITEMAP_BYTES,
     ParsedSitemap,
     SitemapEntry,
     SitemapProblem,
     parse_sitemap,
 )
-from scrubjay.crawl.urls import normalize_url
 from scrubjay.errors import FetchFailed, HostBlocked, UrlBlocked, UrlInvalid
+from scrubjay.model.urls import normalize_url
 
 __all__ = ["SitemapEntry", "SitemapLimits", "SitemapProblem", "read_sitemaps"]
 
@@ -70,10 +70,12 @@ async def read_sitemaps(
             if number % _ENTRIES_PER_TURN == _ENTRIES_PER_TURN - 1:
                 await asyncio.sleep(0)
             if hash(entry.url) not in seen:
+                if len(seen) >= limits.max_urls:
+                    message = f"Only the first {limits.max_urls:,} URLs of the sitemaps were read."
+                    problems.append(SitemapProblem(item.url, "too_many_urls", message))
+                    return
                 seen.add(hash(entry.url))
                 yield entry
-                if len(seen) >= limits.max_urls:
-                    return
 
 
 async def _read_one(fetcher: Fetching, url: str, limits: SitemapLimits) -> ParsedSitemap:

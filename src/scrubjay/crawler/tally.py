@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+from scrubjay.model.crawl_spec import CrawlSpec
+
 MAX_HOSTS = 50  # told one by one; the rest is one line
 MAX_LIMITED_HOSTS = 2500  # the same for a crawl that may ask each host only for so much
 MAX_ERROR_TYPES = 40
@@ -23,6 +25,18 @@ def sum_counts(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
         for name, number in each.items():
             total[name] = total.get(name, 0) + number
     return total
+
+
+def name_limits(
+    spec: CrawlSpec, tally: "Tally", left: int, refused: Mapping[str, int], *, timed_out: bool
+) -> dict[str, int]:
+    """The limits of the whole crawl that were hit, each with the number of links it left out."""
+    traps = sum(count for reason, count in refused.items() if reason.startswith("trap:"))
+    if timed_out:
+        stopped_by = "max_seconds"
+    else:
+        stopped_by = "max_pages" if tally.fetched >= spec.max_pages else "max_pages_per_host"
+    return {name: count for name, count in ((stopped_by, left), ("traps", traps)) if count}
 
 
 @dataclass(slots=True)
@@ -49,6 +63,7 @@ class Tally:
     errors: dict[str, int] = field(default_factory=dict)
     methods: dict[str, int] = field(default_factory=dict)
     hosts: dict[str, HostTally] = field(default_factory=dict)
+    limits: dict[str, int] = field(default_factory=dict)  # every limit that was hit → how often
     seconds: float = 0.0
     waiting: dict[str, float] = field(default_factory=dict)  # host → when it is asked again, by the monotonic clock
     max_hosts: int = MAX_HOSTS
@@ -62,7 +77,7 @@ class Tally:
 
     def dump(self) -> dict[str, Any]:
         facts = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in _PASSING}
-        facts["errors"], facts["methods"] = dict(self.errors), dict(self.methods)
+        facts["errors"], facts["methods"], facts["limits"] = dict(self.errors), dict(self.methods), dict(self.limits)
         facts["hosts"] = {host: asdict(numbers) for host, numbers in self.hosts.items()}
         return facts
 
@@ -73,6 +88,7 @@ class Tally:
         self.depth = max((part.get("depth", 0) for part in parts), default=0)
         self.errors = sum_counts(part.get("errors") or {} for part in parts)
         self.methods = sum_counts(part.get("methods") or {} for part in parts)
+        self.limits = sum_counts(part.get("limits") or {} for part in parts)
         self.hosts = {}
         for part in parts:
             for host, numbers in (part.get("hosts") or {}).items():
@@ -93,6 +109,10 @@ class Tally:
 
     def count_method(self, method: str) -> None:
         self.methods[method] = self.methods.get(method, 0) + 1
+
+    def count_limit(self, limit: str, times: int = 1) -> None:
+        if times > 0:
+            self.limits[limit] = self.limits.get(limit, 0) + times
 
     def note_waiting(self, host: str, seconds: float) -> None:
         if len(self.waiting) < MAX_HOSTS:

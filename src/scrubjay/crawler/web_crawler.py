@@ -5,26 +5,26 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any
 
-from scrubjay.connectors.web import Guide, WebCrawl
-from scrubjay.connectors.web_pages import PageFetcher
-from scrubjay.connectors.web_shards import ShardedRun
-from scrubjay.crawl.discovery import discover
-from scrubjay.crawl.fetcher import Credentials, Fetcher, Network, is_secret_header
-from scrubjay.crawl.polite import PoliteFetcher
-from scrubjay.crawl.politeness import Manners, Politeness
-from scrubjay.crawl.proxies import ProxyPool, ProxyServer
-from scrubjay.crawl.robots import Robots
-from scrubjay.crawl.shard import Shard
-from scrubjay.crawl.urls import host_of, parse_url
-from scrubjay.errors import InvalidRequest, JobFailedForGood, NotFound, SecretUnreadable
-from scrubjay.extract.ai import LanguageModel, PageExtractor
-from scrubjay.extract.browser import BrowserRenderer, RenderedPage
+from scrubjay.crawler.browser import BrowserRenderer, RenderedPage
+from scrubjay.crawler.discovery import discover
+from scrubjay.crawler.fetcher import Credentials, Fetcher, Network, is_secret_header
+from scrubjay.crawler.loop import Guide, WebCrawl
+from scrubjay.crawler.page_extractor import LanguageModel, PageExtractor
+from scrubjay.crawler.pages import PageFetcher
+from scrubjay.crawler.polite import PoliteFetcher
+from scrubjay.crawler.politeness import Manners, Politeness
+from scrubjay.crawler.proxies import ProxyPool, ProxyServer
+from scrubjay.crawler.robots import Robots
+from scrubjay.crawler.shard import Shard
+from scrubjay.crawler.sharded_run import ShardedRun
+from scrubjay.errors import InvalidRequest, JobFailedForGood, NotFound
 from scrubjay.extract.pool import ExtractionPool
 from scrubjay.jobs.context import JobContext
 from scrubjay.jobs.kinds import JobKind
 from scrubjay.model.crawl_spec import CrawlAuth, CrawlMode, CrawlSpec, CrawlStrategy, read_spec
 from scrubjay.model.discovery import read_discovery_spec
 from scrubjay.model.extraction import ExtractOptions
+from scrubjay.model.urls import host_of, parse_url
 from scrubjay.settings import Settings
 from scrubjay.storage.blobs import BlobStore
 from scrubjay.storage.cache import Cache
@@ -32,7 +32,6 @@ from scrubjay.storage.database import Database
 from scrubjay.storage.proxies import Proxies
 from scrubjay.storage.secrets import SecretBox
 
-KIND = "crawl"
 DISCOVERY_KIND = "discovery"
 MAX_PROBLEMS = 100
 AUTH_CONTEXT = "crawl:auth"
@@ -54,7 +53,7 @@ class WebCrawler:
 
     @property
     def kinds(self) -> tuple[JobKind, ...]:
-        """Discovery; what becomes of a crawl's pages is decided above, in `operations/site_crawl.py`."""
+        """Discovery; crawls are runs of plans (`plans/run.py`)."""
         return (JobKind(name=DISCOVERY_KIND, handler=self.discover),)
 
     async def discover(self, context: JobContext) -> Mapping[str, Any]:
@@ -83,32 +82,25 @@ class WebCrawler:
             "complete": found.complete,
         }
 
-    async def crawl(self, context: JobContext) -> Mapping[str, Any]:
-        """A crawl that was asked for by hand: here, or in shards that any worker takes up."""
-        spec, scope_id = self._read(context)
+    async def crawl(
+        self, context: JobContext, spec: CrawlSpec, scope_id: str, guide: Guide | None = None
+    ) -> Mapping[str, Any]:
+        """A crawl inside any job, here or in shards; what it found is in the scope's pages."""
         if spec.effective_shards > 1:
             return await ShardedRun(context, spec, scope_id, self.database).run()
-        return await self.crawl_site(context, spec, scope_id)
+        return await self.crawl_site(context, spec, scope_id, guide)
 
-    def is_sharded(self, context: JobContext) -> bool:
-        return self._read(context)[0].effective_shards > 1
-
-    def _read(self, context: JobContext) -> tuple[CrawlSpec, str]:
-        try:
-            return unseal_spec(context.payload["spec"], self.secrets), str(context.payload["scope_id"])
-        except (InvalidRequest, SecretUnreadable, KeyError, TypeError, ValueError) as error:
-            raise JobFailedForGood(f"The crawl cannot be run as it was asked for: {error}") from error
-
-    async def crawl_shard(self, context: JobContext) -> Mapping[str, Any]:
-        """One shard of a crawl, as `web_shards.py` queued it."""
-        spec, scope_id = self._read(context)
+    async def crawl_shard(
+        self, context: JobContext, spec: CrawlSpec, scope_id: str, guide: Guide | None = None
+    ) -> Mapping[str, Any]:
+        """One shard of a crawl, as `sharded_run.py` queued it."""
         number, count = int(context.payload["shard"]["number"]), int(context.payload["shard"]["of"])
         state = context.state.get("shard") or {}
         shard = Shard(context.job.parent_id or "", number, count, spec.max_pages, state)
         own = {"concurrency": _share(spec.concurrency, number, count)}
         if spec.concurrent_hosts is not None:
             own["concurrent_hosts"] = _share(spec.concurrent_hosts, number, count)
-        return await self.crawl_site(context, spec.model_copy(update=own), scope_id, shard=shard)
+        return await self.crawl_site(context, spec.model_copy(update=own), scope_id, guide, shard)
 
     async def crawl_site(
         self,
@@ -118,7 +110,6 @@ class WebCrawler:
         guide: Guide | None = None,
         shard: Shard | None = None,
     ) -> Mapping[str, Any]:
-        """A crawl inside any job; what it found is in the scope's pages."""
         async with AsyncExitStack() as stack:
             pages = await self._open_pages(context, spec, stack)
             return await WebCrawl(context, spec, scope_id, pages, self.database, guide, shard).run()
@@ -145,9 +136,13 @@ class WebCrawler:
             robots=robots,
             extractor=self.open_extractor(stack, politeness),
             options=ExtractOptions(
-                strategy=spec.extraction, fields=spec.fields, contexts=spec.strategy is CrawlStrategy.BEST_FIRST
+                strategy=spec.extraction,
+                fields=spec.fields,
+                contexts=spec.strategy is CrawlStrategy.BEST_FIRST,
+                limits=self.pool.limits,
             ),
             blobs=self.blobs,
+            max_sitemap_urls=self.settings.max_sitemap_urls,
         )
 
     def open_extractor(self, stack: AsyncExitStack, politeness: Politeness) -> PageExtractor:

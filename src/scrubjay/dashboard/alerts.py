@@ -5,7 +5,7 @@ from datetime import timedelta
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from scrubjay.bootstrap import Scrubjay
+from scrubjay.app import Scrubjay
 from scrubjay.dashboard.identifiers import Offset
 from scrubjay.dashboard.jobs import plan_names
 from scrubjay.dashboard.rendering import show

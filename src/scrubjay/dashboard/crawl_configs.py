@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, StringConstraints, TypeAdapter, ValidationError
 from starlette.responses import RedirectResponse, Response
 
-from scrubjay.crawl.fetcher import is_secret_header
+from scrubjay.crawler.fetcher import is_secret_header
 from scrubjay.dashboard.forms import Look, Problems, fields_of
 from scrubjay.dashboard.identifiers import ConfigId, Offset
 from scrubjay.dashboard.rendering import show

@@ -8,7 +8,7 @@ from markupsafe import Markup
 from starlette.datastructures import UploadFile
 from starlette.responses import RedirectResponse, Response
 
-from scrubjay.bootstrap import Scrubjay
+from scrubjay.app import Scrubjay
 from scrubjay.dashboard.comparing import side_by_side
 from scrubjay.dashboard.identifiers import AnyId, DocumentId, Offset, Words
 from scrubjay.dashboard.markdown import to_html

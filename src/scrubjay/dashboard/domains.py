@@ -7,7 +7,7 @@ from urllib.parse import quote, urlencode
 from fastapi import APIRouter, Path, Request
 from starlette.responses import Response
 
-from scrubjay.bootstrap import Scrubjay
+from scrubjay.app import Scrubjay
 from scrubjay.dashboard.live import live_response
 from scrubjay.dashboard.rendering import render, show
 from scrubjay.dashboard.session import Jay, Looking, Visitor

@@ -1,18 +1,17 @@
 """Forms: the inputs of a settings model, what somebody filled in, and what is wrong with each field, in words."""
 
-import types
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any, Literal, get_args, get_origin
 
-from annotated_types import Ge, Le, MaxLen
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from scrubjay.dashboard.session import Order
 from scrubjay.dashboard.words import plain
 from scrubjay.errors import InvalidRequest, ScrubjayError
+from scrubjay.model.field_kinds import field_kind
 
 MAX_TEXT = 2048
 _MESSAGES = {
@@ -69,7 +68,8 @@ def fields_of(model: type[BaseModel], values: Mapping[str, Any], prefix: str = "
 
 
 def _field(prefix: str, name: str, info: FieldInfo, value: Any, look: Look) -> Field:
-    first, metadata = _first_kind(info)
+    kind = field_kind(info)
+    first = kind.type
     facts: dict[str, Any] = {
         "name": prefix + name,
         "label": look.labels.get(name) or name.replace("_", " ").capitalize(),
@@ -83,7 +83,7 @@ def _field(prefix: str, name: str, info: FieldInfo, value: Any, look: Look) -> F
     if first is bool:
         return Field(**facts, kind="check", value=bool(value))
     if first in (int, float):
-        return Field(**facts, kind="number", value=value, whole=first is int, **_range(metadata))
+        return Field(**facts, kind="number", value=value, whole=first is int, least=kind.least, most=kind.most)
     options = _options(first)
     if options:
         shown = tuple((each, each.replace("_", " ")) for each in options)
@@ -93,40 +93,7 @@ def _field(prefix: str, name: str, info: FieldInfo, value: Any, look: Look) -> F
         return Field(**facts, kind="lines", value="\n".join(str(each) for each in value or ()))
     if name in look.lines:
         return Field(**facts, kind="lines", value=value or "")
-    longest = next((each.max_length for each in metadata if isinstance(each, MaxLen)), MAX_TEXT)
-    return Field(**facts, kind="text", value=value, longest=longest)
-
-
-def _first_kind(info: FieldInfo) -> tuple[Any, list[Any]]:
-    """What a value is, without the nothing that stands for a default; and what limits it."""
-    found = _kinds(info.annotation) or [(str, [])]
-    first, metadata = found[0]
-    return first, _flat([*metadata, *info.metadata])
-
-
-def _kinds(annotation: Any) -> list[tuple[Any, list[Any]]]:
-    if get_origin(annotation) in (Union, types.UnionType):
-        return [each for part in get_args(annotation) for each in _kinds(part)]
-    if hasattr(annotation, "__metadata__"):
-        inner, *metadata = get_args(annotation)
-        return [(kind, [*known, *metadata]) for kind, known in _kinds(inner)]
-    return [] if annotation is type(None) else [(annotation, [])]
-
-
-def _flat(metadata: Sequence[Any]) -> list[Any]:
-    """Limits stand by themselves, or inside of what pydantic calls a field."""
-    found: list[Any] = []
-    for each in metadata:
-        found += each.metadata if isinstance(each, FieldInfo) else [each]
-        if getattr(each, "max_length", None) is not None and not isinstance(each, MaxLen):
-            found.append(MaxLen(each.max_length))
-    return found
-
-
-def _range(metadata: Sequence[Any]) -> dict[str, Any]:
-    least = next((each.ge for each in metadata if isinstance(each, Ge)), None)
-    most = next((each.le for each in metadata if isinstance(each, Le)), None)
-    return {"least": least, "most": most}
+    return Field(**facts, kind="text", value=value, longest=kind.longest or MAX_TEXT)
 
 
 def _options(kind: Any) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from scrubjay.bootstrap import Scrubjay
+from scrubjay.app import Scrubjay
 from scrubjay.dashboard.jobs import plan_names
 from scrubjay.dashboard.live import live_response
 from scrubjay.dashboard.rendering import render, show

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from starlette.responses import RedirectResponse, Response
 
-from scrubjay.bootstrap import Scrubjay
+from scrubjay.app import Scrubjay
 from scrubjay.dashboard.identifiers import JobId, Offset
 from scrubjay.dashboard.live import live_response
 from scrubjay.dashboard.rendering import render, show

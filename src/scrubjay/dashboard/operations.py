@@ -8,6 +8,7 @@ from scrubjay.dashboard.rendering import show
 from scrubjay.dashboard.session import Jay, Looking, Ordering
 from scrubjay.errors import NotFound
 from scrubjay.model.page import Page
+from scrubjay.plans.report import RunReport
 
 router = APIRouter(include_in_schema=False)
 
@@ -21,6 +22,7 @@ SECTIONS = {
     "Unchanged": "Unchanged",
     "Success": "Taken in",
     "Failed": "Failed",
+    "Warnings": "Warnings",
 }
 
 
@@ -39,7 +41,8 @@ async def show_operation(
     who = visitor.who
     plan = await jay.plans.get(who, plan_id)
     operation = await jay.operations.get(who, plan_id, operation_id)
-    section = section if section in SECTIONS else _telling(operation.objects_failed)
+    report = RunReport.load(operation.report) or RunReport()
+    section = section if section in SECTIONS else _telling(operation.objects_failed, report)
     enumeration, missing = None, None
     try:
         enumeration = await jay.operations.enumerated(
@@ -54,6 +57,7 @@ async def show_operation(
         visitor,
         plan=plan,
         operation=operation,
+        report=report,
         sections=SECTIONS,
         section=section,
         enumeration=enumeration,
@@ -62,9 +66,19 @@ async def show_operation(
     )
 
 
-def _telling(failed: int) -> str:
-    """The section that somebody wants to see first."""
-    return "Failed" if failed else "AllFiles"
+def _telling(failed: int, report: RunReport) -> str:
+    """The section that is shown first: what went wrong, if something did."""
+    if failed:
+        return "Failed"
+    return "Warnings" if report.has_faults and not report.got else "AllFiles"
+
+
+@router.post("/plans/{plan_id}/operations/{operation_id}/retry")
+async def retry_failures(jay: Jay, order: Ordering, plan_id: PlanId, operation_id: OperationId) -> Response:
+    """Request again what failed, was denied or was cut, as a new run."""
+    await jay.operations.get(order.who, plan_id, operation_id)
+    job = await jay.reports.retry(order.who, operation_id)
+    return RedirectResponse(f"/ui/jobs/{job.id}?done=started", status_code=303)
 
 
 @router.post("/plans/{plan_id}/operations/{operation_id}/delete")

@@ -5,13 +5,12 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from scrubjay.connectors.registry import connector_type
-from scrubjay.connectors.source import ConnectorType
 from scrubjay.dashboard.forms import Field, Look, Problems, fields_of, problems_of, read_fields
 from scrubjay.dashboard.session import Order
 from scrubjay.errors import ScrubjayError
-from scrubjay.model.plan import DeletionSettings, FilterSettings, IngestionSettings, Plan, ScheduleSettings
-from scrubjay.services.plans import PlanValues
+from scrubjay.model.plan import DeletionSettings, FilterSettings, IngestionSettings, Plan, PlanValues, ScheduleSettings
+from scrubjay.sources.protocol import ConnectorType
+from scrubjay.sources.registry import connector_type
 
 SECTIONS: Mapping[str, type[BaseModel]] = {
     "schedule": ScheduleSettings,

@@ -8,17 +8,17 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from starlette.responses import RedirectResponse, Response
 
-from scrubjay.bootstrap import Scrubjay
-from scrubjay.connectors.registry import connector_type, connector_types
+from scrubjay.app import Scrubjay
 from scrubjay.dashboard import plan_form
 from scrubjay.dashboard.identifiers import Offset, PlanId
 from scrubjay.dashboard.rendering import show
 from scrubjay.dashboard.session import Jay, Looking, Order, Ordering, Visitor
 from scrubjay.errors import Conflict, InvalidRequest, NotFound, ScrubjayError, Unavailable, UrlBlocked
-from scrubjay.model.plan import ENDED_STATES, Operation, Plan, RepositoryType
+from scrubjay.model.plan import ENDED_STATES, Operation, Plan, RepositoryType, ScheduleSettings
 from scrubjay.model.source import Connectivity
 from scrubjay.model.tenant import Principal, Scope
 from scrubjay.services.access import require
+from scrubjay.sources.registry import connector_type, connector_types
 
 router = APIRouter(include_in_schema=False)
 
@@ -74,7 +74,9 @@ async def create_plan(request: Request, jay: Jay, order: Ordering) -> Response:
 
 @router.get("/plans/{plan_id}")
 async def show_plan(request: Request, jay: Jay, visitor: Looking, plan_id: PlanId, offset: Offset = 0) -> Response:
-    """One crawler: how it is doing, and its runs."""
+    """One crawler: how it is doing, and its runs. That of a domain's source is shown with its domain."""
+    if (await jay.plans.get(visitor.who, plan_id)).ingestion_settings.keeps_files:
+        return RedirectResponse("/v2/domains?format=ui", status_code=303)
     return await _show_plan(request, jay, visitor, plan_id, offset=offset)
 
 
@@ -127,6 +129,13 @@ def _seconds(operation: Operation) -> float:
     if operation.started_at is None or operation.finished_at is None:
         return 0.0
     return round((operation.finished_at - operation.started_at).total_seconds(), 1)
+
+
+@router.post("/plans/{plan_id}/keep")
+async def keep_plan(jay: Jay, order: Ordering, plan_id: PlanId) -> Response:
+    """Keep a one-off crawl as a crawler that runs every day."""
+    await jay.plans.keep(order.who, plan_id, ScheduleSettings())
+    return RedirectResponse(f"/ui/plans/{plan_id}?done=saved", status_code=303)
 
 
 @router.get("/plans/{plan_id}/edit")

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from starlette.responses import RedirectResponse, Response
 
-from scrubjay.bootstrap import Scrubjay
+from scrubjay.app import Scrubjay
 from scrubjay.dashboard.forms import Field, Look, Problems, fields_of
 from scrubjay.dashboard.identifiers import Offset, ProxyId
 from scrubjay.dashboard.rendering import show

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, Field, StringConstraints
 from starlette.responses import RedirectResponse, Response
 
-from scrubjay.bootstrap import Scrubjay
+from scrubjay.app import Scrubjay
 from scrubjay.dashboard.forms import Look, Problems, fields_of
 from scrubjay.dashboard.identifiers import Offset, RuleId
 from scrubjay.dashboard.rendering import show
@@ -17,7 +17,7 @@ from scrubjay.dashboard.setup_form import REFUSALS, ROWS, SetupForm, read_model,
 from scrubjay.errors import Conflict, ScrubjayError
 from scrubjay.model.content import IngestionRule
 from scrubjay.model.tenant import Scope
-from scrubjay.operations.rules import STRATEGY_NAMES
+from scrubjay.plans.rules import STRATEGY_NAMES
 from scrubjay.services.access import require
 from scrubjay.services.rules import RuleValues
 

@@ -15,9 +15,9 @@ from scrubjay.dashboard.identifiers import AnyId, Words
 from scrubjay.dashboard.rendering import show
 from scrubjay.dashboard.session import Jay, Looking
 from scrubjay.errors import InvalidRequest, Unavailable
+from scrubjay.index.passages import find_passage, plain_text
 from scrubjay.model.clock import utc_now
 from scrubjay.model.search import SearchAnswer, SearchMode, SearchRequest, SearchResult
-from scrubjay.search.passages import find_passage, plain_text
 
 router = APIRouter(include_in_schema=False)
 

@@ -10,7 +10,7 @@ from typing import Annotated
 from fastapi import Depends, Request
 from starlette.datastructures import FormData
 
-from scrubjay.bootstrap import Scrubjay
+from scrubjay.app import Scrubjay
 from scrubjay.errors import Forbidden, Unauthenticated
 from scrubjay.model.clock import utc_now
 from scrubjay.model.tenant import Principal, Scope

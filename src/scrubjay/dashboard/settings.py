@@ -6,7 +6,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
-from scrubjay.bootstrap import Scrubjay
+from scrubjay.app import Scrubjay
 from scrubjay.dashboard.identifiers import CollectionId, KeyId, TagId
 from scrubjay.dashboard.rendering import show
 from scrubjay.dashboard.session import Jay, Looking, Order, Ordering, Visitor

@@ -3,7 +3,7 @@
 from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
-from scrubjay.bootstrap import Scrubjay
+from scrubjay.app import Scrubjay
 from scrubjay.dashboard.identifiers import Offset, StoryId, WatchId
 from scrubjay.dashboard.rendering import show
 from scrubjay.dashboard.session import Jay, Looking, Order, Ordering, Visitor

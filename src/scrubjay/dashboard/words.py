@@ -12,10 +12,9 @@ from scrubjay.model.job import Job, JobState
 _STEPS = ((60, "second"), (60, "minute"), (24, "hour"), (7, "day"), (4.35, "week"), (12, "month"))
 _WEB = ("http", "https")
 JOB_TITLES = {
-    "operation": "Plan run",
     "crawl": "Crawl",
     "discovery": "Discovery",
-    "look": "Look at a source",
+    "preview": "Preview of a source",
     "ingest": "Upload",
     "reindex": "Reindex",
 }

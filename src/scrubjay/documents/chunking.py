@@ -13,8 +13,8 @@ from typing import Any, Protocol
 
 import re2
 
+from scrubjay.documents.blocks import Unit, split_sentences, split_units
 from scrubjay.errors import InvalidRequest
-from scrubjay.ingest.blocks import Unit, split_sentences, split_units
 from scrubjay.model.chunking import ChunkingOptions, ChunkStrategy
 from scrubjay.model.content import ChunkContentType
 

@@ -9,8 +9,8 @@ from collections.abc import Collection
 from sqlalchemy import delete
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from scrubjay.ingest.discarding import destroy_discarded, note_discarded, put_aside
-from scrubjay.ingest.texts import TextStore
+from scrubjay.documents.discarding import destroy_discarded, note_discarded, put_aside
+from scrubjay.documents.texts import TextStore
 from scrubjay.model.clock import utc_now
 from scrubjay.model.content import Document, OutboxEvent
 from scrubjay.storage.blobs import BlobStore
@@ -29,6 +29,13 @@ async def retire(connection: AsyncConnection, documents: Collection[Document]) -
         await Documents(connection).adopt_duplicates(document.id)
         await Outbox(connection).add(_deleted(document))
     await DocumentVersions(connection).end([document.id for document in documents], now)
+
+
+async def restore(connection: AsyncConnection, document: Document) -> None:
+    """Undo `retire`: the document has its last version again and is searchable."""
+    now = utc_now()
+    await DocumentVersions(connection).reopen(document.id, document.version)
+    await Documents(connection).change(document.id, deleted_at=None, updated_at=now, index_due_at=now)
 
 
 def _deleted(document: Document) -> OutboxEvent:

@@ -10,7 +10,7 @@ from datetime import timedelta
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from scrubjay.ingest.holding import is_held
+from scrubjay.documents.holding import is_held
 from scrubjay.model.clock import utc_now
 from scrubjay.storage.blobs import BlobStore
 from scrubjay.storage.database import Database

@@ -2,21 +2,28 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from scrubjay.crawl.urls import hash_url, host_of, normalize_url, registrable_domain
+from scrubjay.documents.identity import (
+    ALSO_FROM,
+    CRAWLED_URL,
+    Prepared,
+    document_address,
+    is_from_alias,
+    is_usurped,
+    natural_key,
+    wrote,
+)
+from scrubjay.documents.texts import hash_text, storable_text
 from scrubjay.errors import Conflict
-from scrubjay.ingest.chunking import Span
-from scrubjay.ingest.texts import hash_text, storable_text
 from scrubjay.model.clock import utc_now
 from scrubjay.model.content import (
     Chunk,
-    Content,
     Document,
     DocumentLogLine,
     DocumentSource,
@@ -28,10 +35,12 @@ from scrubjay.model.content import (
     OutboxEvent,
 )
 from scrubjay.model.ids import id_from_uuid
+from scrubjay.model.urls import hash_url
 from scrubjay.storage.chunks import Chunks
 from scrubjay.storage.contents import Contents
 from scrubjay.storage.document_logs import DocumentLogs
 from scrubjay.storage.documents import Documents
+from scrubjay.storage.inventory import VectorStoreFiles
 from scrubjay.storage.outbox import Outbox
 from scrubjay.storage.tags import Tags
 from scrubjay.storage.versions import DocumentVersions
@@ -41,47 +50,9 @@ MAX_TITLE_CHARACTERS = 2000
 _LANGUAGE_LENGTH = 16
 
 
-def natural_key(incoming_plan: str | None, collection_id: str | None, url: str) -> str:
-    """What makes a document the same one the next time: its plan or else its collection, and its address."""
-    return hashlib.sha256(f"{incoming_plan or collection_id or ''}\n{url}".encode()).hexdigest()
-
-
 def chunk_id(document_id: str, version: int, index: int) -> str:
     digest = hashlib.sha256(f"{document_id}/{version}/{index}".encode()).digest()
     return id_from_uuid("chnk", UUID(bytes=digest[:16]))
-
-
-def document_address(url: str) -> tuple[str, str, str]:
-    """A document's address in normal form, its host and its registrable domain; uploads have addresses of their own."""
-    if not url.startswith(("http://", "https://")):
-        return url, "", ""
-    address = normalize_url(url)
-    host = host_of(address)
-    return address, host, registrable_domain(host)
-
-
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """Content that was looked at, outside of any transaction."""
-
-    incoming: IncomingDocument
-    key: str
-    url: str
-    host: str
-    domain: str
-    text: str
-    digest: str
-    content: Content | None = None
-    spans: tuple[Span, ...] = ()
-    milliseconds: float = 0.0
-    error: str | None = None
-
-
-def look_at(incoming: IncomingDocument) -> Prepared:
-    url, host, domain = document_address(incoming.url)
-    text = storable_text(incoming.markdown)
-    key = natural_key(incoming.plan_id, incoming.collection_id, url)
-    return Prepared(incoming, key, url, host, domain, text, hash_text(text))
 
 
 def is_same(item: Prepared, known: Document | None) -> bool:
@@ -121,15 +92,20 @@ class DocumentWriter:
 
     async def _write_one(self, item: Prepared, known: Document | None, firsts: dict[str, str]) -> Ingested:
         waiting = item.incoming.document_id
-        if waiting is not None and (known is None or known.is_purging):
+        if waiting is not None and (known is None or known.is_purging or await self._is_superseded(item, known)):
             # Whoever reserved it removed it meanwhile: writing it would bring it back.
             return Ingested(document_id=waiting, outcome=IngestOutcome.REMOVED)
         if known is not None and known.is_purging:
             raise Conflict("The document is being removed.")
+        if item.is_alias and known is not None and known.content_sha256 != item.digest and not wrote(item, known):
+            raise Conflict("Another page took the canonical URL meanwhile.")
+        if known is not None and waiting is None and is_usurped(item, known):
+            known = None if await self._give_back(known) else known
         if item.error is not None:
             return await self._write_failure(item, known)
         if known is not None and is_same(item, known) and not self._force:
             await self._confirm(known)
+            await self._claim(known, item)
             await self._merge_tags(known, item.incoming.tags)
             return Ingested(document_id=known.id, outcome=IngestOutcome.UNCHANGED, version=known.version)
         if item.content is None:
@@ -139,11 +115,19 @@ class DocumentWriter:
         firsts.setdefault(item.digest, document.id)
         return Ingested(document_id=document.id, outcome=outcome, version=document.version)
 
+    async def _is_superseded(self, item: Prepared, known: Document) -> bool:
+        """Whether the vector store file was removed, or replaced by a newer file that another job reads."""
+        job_id = item.incoming.reading_job_id
+        if job_id is None:
+            return False
+        records = await VectorStoreFiles(self._connection).by_documents(known.tenant_id, [known.id])
+        return known.deleted_at is not None or (known.id in records and records[known.id].job_id not in (None, job_id))
+
     async def _write_document(self, item: Prepared, known: Document | None, firsts: Mapping[str, str]) -> Document:
         same_text = known is not None and known.version > 0 and known.content_sha256 == item.digest
         version = 1 if known is None else known.version + (0 if same_text else 1)
         document = known or self._new_document(item)
-        changes = self._changes(item, version, _other(firsts.get(item.digest), document.id))
+        changes = self._changes(item, document, version, _other(firsts.get(item.digest), document.id))
         if known is None:
             await self._documents.add(replace(document, index_revision=1, **changes))
         else:
@@ -178,20 +162,18 @@ class DocumentWriter:
         )
         return document if incoming.document_id is None else replace(document, id=incoming.document_id)
 
-    def _changes(self, item: Prepared, version: int, duplicate_of: str | None) -> dict[str, Any]:
+    def _changes(self, item: Prepared, known: Document, version: int, duplicate_of: str | None) -> dict[str, Any]:
         incoming = item.incoming
         language = (incoming.language or "")[:_LANGUAGE_LENGTH] or None
         return {
             "status": DocumentStatus.STORING_EMBEDDINGS,
-            "plan_id": incoming.plan_id,
-            "operation_id": incoming.operation_id,
-            "rule_id": incoming.rule_id,
+            **_provenance(incoming, known),
             "parent_url": incoming.parent_url,
             "title": _short(incoming.title),
             "filename": _short(incoming.filename),
             "content_type": (incoming.content_type or "")[:255] or None,
             "language": language,
-            "details": _storable(incoming.details),
+            "details": _storable({**item.details, **_kept(known)}),
             "size_bytes": incoming.size_bytes or len(item.text.encode()),
             "content_sha256": item.digest,
             "original_sha256": incoming.original_sha256,
@@ -218,7 +200,7 @@ class DocumentWriter:
                 content_sha256=item.digest,
                 original_sha256=item.incoming.original_sha256,
                 size_bytes=len(item.text.encode()),
-                details=_storable(item.incoming.details),
+                details=_storable(item.details),
                 operation_id=item.incoming.operation_id,
                 created_at=self._now,
             )
@@ -273,6 +255,38 @@ class DocumentWriter:
         if document.status is not status:
             await self._documents.update(document.tenant_id, document.id, status=status, error=None)
 
+    async def _claim(self, document: Document, item: Prepared) -> None:
+        """Record which plan holds an unchanged document, and that the page at its own URL says the same."""
+        changes: dict[str, Any] = {}
+        provenance = _provenance(item.incoming, document)
+        if provenance["plan_id"] != document.plan_id:
+            changes = provenance
+        if not item.is_alias and is_from_alias(document):
+            changes["details"] = {name: value for name, value in document.details.items() if name != CRAWLED_URL}
+        if changes:
+            await self._documents.update(document.tenant_id, document.id, **changes)
+
+    async def _give_back(self, document: Document) -> bool:
+        """Return a document to the alias that wrote it, because the page at the canonical URL has another text; False
+        when there is a document at the alias's URL already."""
+        url, host, domain = document_address(str(document.details[CRAWLED_URL]))
+        key = natural_key(document.collection_id, url)
+        if await self._documents.by_keys(document.tenant_id, [key]):
+            return False
+        details = {name: value for name, value in document.details.items() if name != CRAWLED_URL}
+        await self._documents.change(
+            document.id,
+            natural_key=key,
+            url=url,
+            url_hash=hash_url(url),
+            host=host,
+            domain=domain,
+            details=details,
+            updated_at=self._now,
+            index_due_at=self._now,
+        )
+        return True
+
     async def _merge_tags(self, document: Document, names: Sequence[str]) -> None:
         if names:
             tags = await Tags(self._connection).by_names(document.tenant_id, names)
@@ -296,6 +310,21 @@ def document_event(document: Document, topic: str, now: datetime, **facts: Any) 
         **facts,
     }
     return OutboxEvent(tenant_id=document.tenant_id, topic=topic, payload=payload, created_at=now)
+
+
+def _provenance(incoming: IncomingDocument, known: Document) -> dict[str, str | None]:
+    """The plan that a document has: a page that a plan keeps stays the plan's, whoever reads it in between."""
+    if known.plan_id is not None and not incoming.takes_over:
+        return {"plan_id": known.plan_id, "operation_id": known.operation_id, "rule_id": known.rule_id}
+    return {
+        "plan_id": incoming.plan_id or known.plan_id,
+        "operation_id": incoming.operation_id or known.operation_id,
+        "rule_id": incoming.rule_id or known.rule_id,
+    }
+
+
+def _kept(document: Document) -> Mapping[str, Any]:
+    return {ALSO_FROM: document.details[ALSO_FROM]} if ALSO_FROM in document.details else {}
 
 
 def _other(first: str | None, own: str) -> str | None:

@@ -12,13 +12,14 @@ from typing import Any
 
 from sqlalchemy.exc import DBAPIError
 
+from scrubjay.documents.chunking import Tokenizer, cut
+from scrubjay.documents.document_writer import DocumentWriter, is_same
+from scrubjay.documents.identity import Prepared, as_alias, look_at, one_per_key, settle_identities
+from scrubjay.documents.texts import TextStore, storable_text
 from scrubjay.errors import Conflict
-from scrubjay.ingest.catalog import IndexCatalog
-from scrubjay.ingest.chunking import Tokenizer, cut
-from scrubjay.ingest.document_writer import DocumentWriter, Prepared, is_same, look_at
-from scrubjay.ingest.texts import TextStore, storable_text
+from scrubjay.index.catalog import IndexCatalog
 from scrubjay.model.chunking import read_chunking
-from scrubjay.model.content import Document, IncomingDocument, Ingested
+from scrubjay.model.content import Document, IncomingDocument, Ingested, IngestOutcome
 from scrubjay.storage.database import Database
 from scrubjay.storage.documents import Documents
 from scrubjay.telemetry import span
@@ -30,6 +31,19 @@ _KEPT = (
     "title", "language", "details", "collection_id", "plan_id", "operation_id", "rule_id", "parent_url", "filename",
     "content_type", "size_bytes", "original_sha256", "crawled_at",
 )  # fmt: skip
+
+
+def _once_each(items: Sequence[Prepared], done: Mapping[str, Ingested]) -> list[Ingested]:
+    """What became of each item; of those that share a document, one added or changed it and the others did not."""
+    results: list[Ingested] = []
+    written: set[str] = set()
+    for item in items:
+        result = done[item.key]
+        if item.key in written and result.outcome in (IngestOutcome.ADDED, IngestOutcome.CHANGED):
+            result = replace(result, outcome=IngestOutcome.UNCHANGED)
+        written.add(item.key)
+        results.append(result)
+    return results
 
 
 class Ingester:
@@ -56,25 +70,31 @@ class Ingester:
         ready: dict[str, Prepared] = {}
         for attempt in range(WRITE_ATTEMPTS):
             known = await self._known(seen)
-            for item in seen:
-                if item.key not in ready and not is_same(item, known.get(item.key)):
-                    ready[item.key] = await self._prepare(item, tokenizer)
+            settled = settle_identities(seen, known)
+            chosen = one_per_key(settled)
+            # What an earlier attempt prepared counts only where the key still gets the same content.
+            wanted = {key: item.incoming for key, item in chosen.items()}
+            ready = {key: item for key, item in ready.items() if wanted.get(key) is item.incoming}
+            for key, item in chosen.items():
+                if key not in ready and not is_same(item, known.get(key)):
+                    ready[key] = await self._prepare(item, tokenizer)
             try:
                 async with self._database.writing(long=True) as connection:
-                    done = await DocumentWriter(connection, tokenizer.model).write(seen, ready)
+                    done = await DocumentWriter(connection, tokenizer.model).write(list(chosen.values()), ready)
                 break
             except (Conflict, DBAPIError):
                 # Another worker wrote one of these documents in the same moment; what it wrote is looked at anew.
                 if attempt == WRITE_ATTEMPTS - 1:
                     raise
                 await asyncio.sleep(0.05 * 2**attempt)
-        return [done[item.key] for item in seen]
+        return _once_each(settled, done)
 
     async def _known(self, prepared: Sequence[Prepared]) -> Mapping[str, Document]:
         known: dict[str, Document] = {}
         async with self._database.reading() as connection:
             for tenant_id in {item.incoming.tenant_id for item in prepared}:
-                keys = {item.key for item in prepared if item.incoming.tenant_id == tenant_id}
+                own = [item for item in prepared if item.incoming.tenant_id == tenant_id]
+                keys = {item.key for item in own} | {alias.key for item in own if (alias := as_alias(item))}
                 known |= await Documents(connection).by_keys(tenant_id, keys)
         return known
 
@@ -108,7 +128,9 @@ class Ingester:
 
     async def fail(self, incoming: IncomingDocument, reason: str) -> Ingested:
         """Note why content could not become a document; what the document said before stays findable."""
-        item = replace(look_at(incoming), error=storable_text(reason)[:2000])
+        seen = [look_at(incoming)]
+        [settled] = settle_identities(seen, await self._known(seen))
+        item = replace(settled, error=storable_text(reason)[:2000])
         async with self._database.writing() as connection:
             done = await DocumentWriter(connection).write([item], {item.key: item})
         documents_ingested_total.labels("failed").inc()

@@ -3,9 +3,10 @@
 import asyncio
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from scrubjay.documents.ingester import Ingester
 from scrubjay.errors import (
     BlobMissing,
     Conflict,
@@ -16,18 +17,18 @@ from scrubjay.errors import (
     Unavailable,
 )
 from scrubjay.extract.pool import ExtractionPool
-from scrubjay.ingest.catalog import IndexCatalog
-from scrubjay.ingest.documents import Ingester
-from scrubjay.ingest.indexing import Indexer
+from scrubjay.index.catalog import IndexCatalog
+from scrubjay.index.indexing import Indexer
 from scrubjay.jobs.context import JobContext
 from scrubjay.jobs.kinds import JobKind
 from scrubjay.model.clock import utc_now
 from scrubjay.model.content import DocumentSource, DocumentStatus, IncomingDocument, Ingested, IngestOutcome
-from scrubjay.model.extraction import Verdict
+from scrubjay.model.extraction import Extraction, Verdict
 from scrubjay.model.job import Job
 from scrubjay.storage.blobs import BlobStore
 from scrubjay.storage.database import Database
 from scrubjay.storage.documents import DocumentRow, Documents
+from scrubjay.storage.inventory import VectorStoreFiles
 
 INGEST_KIND = "ingest"
 REINDEX_KIND = "reindex"
@@ -37,6 +38,7 @@ LOOK_SECONDS = 0.25
 NOISE_SAMPLE_CHARACTERS = 100_000
 NOISE_SHARE = 0.05
 _UNREADABLE = re.compile("[\\x00-\\x08\\x0e-\\x1f\\x7f-\\x9f\\ufffd]")
+_HEADING = re.compile(r"^#{1,6} +(\S.*?)(?: +#+)? *$", re.MULTILINE)
 # Where links of uploads without an address lead: nowhere, by definition of the name.
 NOWHERE = "https://upload.invalid/"
 
@@ -76,19 +78,25 @@ class IngestJobs:
     async def _ingest_item(self, job: Job, item: Mapping[str, Any]) -> Ingested:
         """One upload. What stands in its way for a moment fails the run, and the document only when no try is left."""
         try:
-            return await self._read_item(job.tenant_id, item)
+            return await self._read_item(job, item)
         except (Conflict, Unavailable) as error:
             if job.retry_count < job.max_retries:
                 raise
             return await self.ingester.fail(_incoming(job.tenant_id, item), error.message)
 
-    async def _read_item(self, tenant_id: str, item: Mapping[str, Any]) -> Ingested:
+    async def _read_item(self, job: Job, item: Mapping[str, Any]) -> Ingested:
+        tenant_id = job.tenant_id
         incoming = _incoming(tenant_id, item)
+        if incoming.document_id is not None:
+            is_superseded = await self._is_superseded(job, incoming.document_id)
+            if is_superseded:
+                return Ingested(document_id=incoming.document_id, outcome=IngestOutcome.REMOVED)
+            # Asked once more in the transaction that writes, because reading a file takes a while.
+            incoming = replace(incoming, reading_job_id=None if is_superseded is None else job.id)
         try:
             data = await self.blobs.get(str(item["original_sha256"]), max_bytes=MAX_UPLOAD_BYTES)
             await self._set_status(incoming, DocumentStatus.PROCESSING)
-            address = incoming.url if incoming.url.startswith("http") else NOWHERE + (incoming.filename or "")
-            extraction = await self.pool.extract(data, url=address, content_type=incoming.content_type)
+            extraction = await self._extract(data, incoming, is_extracted=bool(item.get("is_extracted")))
         except (ExtractionFailed, BlobMissing, InvalidRequest) as error:
             return await self.ingester.fail(incoming, error.message)
         if extraction.verdict is Verdict.EMPTY or not extraction.markdown.strip():
@@ -104,11 +112,28 @@ class IngestJobs:
             language=incoming.language or metadata.get("language"),
             details={**metadata, **incoming.details, "extraction_method": extraction.method},
             size_bytes=len(data),
+            reading_job_id=incoming.reading_job_id,
         )
         try:
             return await self.ingester.ingest(read)
         except InvalidRequest as error:
             return await self.ingester.fail(incoming, error.message)
+
+    async def _is_superseded(self, job: Job, document_id: str) -> bool | None:
+        """Whether the vector store file was removed, or replaced by a newer file; nothing for other uploads."""
+        async with self.database.reading() as connection:
+            record = (await VectorStoreFiles(connection).by_documents(job.tenant_id, [document_id])).get(document_id)
+            document = (await Documents(connection).by_ids([document_id])).get(document_id)
+        if record is None or document is None:
+            return None
+        return document.deleted_at is not None or record.job_id not in (None, job.id)
+
+    async def _extract(self, data: bytes, incoming: IncomingDocument, *, is_extracted: bool) -> Extraction:
+        if is_extracted:
+            text = data.decode("utf-8", "replace").strip()
+            return Extraction(markdown=text, method="markdown", title=first_heading(text))
+        address = incoming.url if incoming.url.startswith("http") else NOWHERE + (incoming.filename or "")
+        return await self.pool.extract(data, url=address, content_type=incoming.content_type)
 
     async def _set_status(self, incoming: IncomingDocument, status: DocumentStatus) -> None:
         if incoming.document_id is None:
@@ -173,6 +198,11 @@ class IngestJobs:
             self.indexer.wake()
             results.append({"document_id": document_id, "outcome": IngestOutcome.CHANGED, "error": ingested.error})
         return {"results": results}
+
+
+def first_heading(text: str) -> str | None:
+    found = _HEADING.search(text)
+    return found[1] if found else None
 
 
 def is_noise(text: str) -> bool:

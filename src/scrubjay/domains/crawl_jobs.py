@@ -1,6 +1,6 @@
-"""The job kinds of a domain's crawl: each runs its steps in order, and goes on after a crash with the one it was at."""
+"""The job kinds of a domain's crawl. Each runs its steps in order; after a crash it resumes at the step it was at."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,12 +55,16 @@ class DomainCrawlJobs:
                 # The domain, a source or the vector store went away, or its definition was broken meanwhile.
                 raise JobFailedForGood(error.message) from error
             await context.checkpoint({**context.state, "step": name, "done": done})
-        failed = [f"{step}: {name}: {why}" for step in done for name, why in (done[step].get("errors") or {}).items()]
-        return {
-            "ok": not failed,
-            "error": "; ".join(failed)[:MAX_ERROR],
-            "data": {"domain_id": order.domain_id, "dry_run": order.dry_run, **done},
-        }
+        errors = [(step, name, why) for step in done for name, why in (done[step].get("errors") or {}).items()]
+        message = "; ".join(f"{step}: {name}: {why}" for step, name, why in errors)[:MAX_ERROR]
+        data = {"domain_id": order.domain_id, "dry_run": order.dry_run, **done}
+        result = {"ok": not errors, "error": message, "data": data}
+        if errors:
+            async with context.transaction() as connection:
+                state = _state_for_retry(context.state, {name for _, name, _ in errors})
+                await context.remember(connection, state)
+            raise JobFailedForGood(message, result=result)
+        return result
 
     def _step(self, name: str) -> Step:
         does = self.load_steps()
@@ -70,6 +74,15 @@ class DomainCrawlJobs:
             "embed": does.embed,
         }
         return steps[name]
+
+
+def _state_for_retry(state: Mapping[str, Any], failed: Collection[str]) -> dict[str, Any]:
+    """The state from which a retry repeats every step for the sources that failed, and nothing for the others."""
+    return {
+        step: {name: counts for name, counts in state[step].items() if name not in failed}
+        for step in STEPS_OF[CRAWL_KIND]
+        if step in state
+    }
 
 
 async def _require_alone(context: JobContext, domain_id: str) -> None:

@@ -1,7 +1,8 @@
 """The third step: local storage → vector store, with `vectorstore_map.csv`.
 
-Every file that we put into a store carries the name of its source. What a crash left in the store without a row in the
-map is recognised by that and removed, so that nothing is ever embedded twice.
+Every file in the store has the name of its source as an attribute. A file of the source that the map does not know was
+left by a crash, and is removed, so that nothing is embedded twice. A local store keeps one document per URL: a changed
+file is the next version of its document.
 """
 
 import asyncio
@@ -13,8 +14,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from scrubjay.backend.protocol import Backend, Item, NewFile, StoreFile
-from scrubjay.backend.verbs import every_store_file
 from scrubjay.domains.definition import Source
 from scrubjay.domains.folders import EMBEDDED, FAILED, FOLDER_OF, ORIGINALS, SOURCE_TYPE_OF, SourceFolder
 from scrubjay.domains.maps import (
@@ -32,8 +31,11 @@ from scrubjay.domains.orders import CrawlMode
 from scrubjay.domains.remote import local_paths
 from scrubjay.errors import InvalidRequest, NotFound
 from scrubjay.jobs.context import JobContext
+from scrubjay.openai.protocol import Backend, Item, NewFile, StoreFile
+from scrubjay.openai.verbs import all_store_files
 
 AT_ONCE = 4
+FILES_PER_BATCH = 50
 PIECE = 1024 * 1024
 WRITE_SECONDS = 5.0
 POLL_SECONDS = 0.5
@@ -71,9 +73,7 @@ class SourceEmbedding:
         if files is None:
             await self.context.log(f"Source '{self.folder.source_id}' has no files_map.csv; download it first.")
             return {"added": 0, "changed": 0, "removed": 0, "unchanged": 0, "failed": 0}
-        stored = {
-            str(item["id"]): item for item in await every_store_file(self.backend, self._tenant_id, self.store_id)
-        }
+        stored = {str(item["id"]): item for item in await all_store_files(self.backend, self._tenant_id, self.store_id)}
         self._rows = by_path(await self._read(VECTORSTORE_MAP) or [])
         orphans = self._clean_up(stored)
         wanted = {row["file_relative_path"]: row for row in files if self._is_ready(row)}
@@ -89,7 +89,7 @@ class SourceEmbedding:
             return counts
         for file_id in orphans:
             await self._take_out(file_id, globally=True)
-        await self._remove([*removed, *changed])
+        await self._remove(removed)
         uploaded = await self._add([*added, *changed], wanted, await self._facts())
         counts["failed"] = await self._settle(uploaded, files)
         return counts
@@ -156,34 +156,39 @@ class SourceEmbedding:
         await self._write()
 
     async def _take_out(self, file_id: str, *, globally: bool) -> None:
-        """Out of the store; a file that nobody else can know of goes altogether."""
+        """Remove a file from the store, or delete it everywhere."""
         try:
             if globally:
                 await self.backend.delete_file(self._tenant_id, file_id)
             else:
                 await self.backend.remove_from_store(self._tenant_id, self.store_id, file_id)
         except NotFound:
-            await self.context.log(f"'{file_id}' is gone already.")
+            return  # an earlier run removed it, or its newer content replaced it
 
     async def _add(self, paths: Sequence[str], wanted: Mapping[str, Row], facts: Mapping[str, Row]) -> list[str]:
         uploaded: list[str] = []
         try:
-            for start in range(0, len(paths), AT_ONCE):
-                await self.context.checkpoint()
-                batch = paths[start : start + AT_ONCE]
-                rows = await asyncio.gather(*(self._upload(path, wanted[path], facts.get(path, {})) for path in batch))
-                self._rows |= zip(batch, rows, strict=True)
+            for start in range(0, len(paths), FILES_PER_BATCH):
+                batch = paths[start : start + FILES_PER_BATCH]
+                rows: dict[str, Row] = {}
+                for part in (batch[at : at + AT_ONCE] for at in range(0, len(batch), AT_ONCE)):
+                    await self.context.checkpoint()
+                    made = await asyncio.gather(
+                        *(self._upload(path, wanted[path], facts.get(path, {})) for path in part)
+                    )
+                    rows |= zip(part, made, strict=True)
+                    done = start + len(rows)
+                    await self.context.progress(done, len(paths), f"Embedding '{part[-1]}'...")
+                await self._add_batch(rows)
                 uploaded += batch
                 if time.monotonic() - self._written_at > WRITE_SECONDS:
                     await self._write()
-                done = min(start + AT_ONCE, len(paths))
-                await self.context.progress(done, len(paths), f"Embedding '{batch[-1]}'...")
         finally:
             await self._write()
         return uploaded
 
     async def _upload(self, path: str, file_row: Row, fact: Mapping[str, str]) -> Row:
-        """Upload a file and add it to the store; a row that says why not, where it could not be."""
+        """Upload a file; returns its row of the map, with the error if the upload failed."""
         target = self.folder.file(path)
         if target is None:
             raise InvalidRequest(f"'{path}' is no file of this source.")
@@ -194,15 +199,45 @@ class SourceEmbedding:
         try:
             new = NewFile(filename=target.name, content=_pieces(target), content_type=kind)
             file = await self.backend.create_file(self._tenant_id, new)
-            added = await self.backend.add_to_store(
-                self._tenant_id, self.store_id, StoreFile(file_id=file["id"], attributes=self._attributes(path, row))
-            )
-        except (InvalidRequest, OSError) as error:  # of this file; a backend that is away is not the file's fault
+        except (InvalidRequest, OSError) as error:  # of this file; an unreachable backend raises other errors
             row["embedding_error"] = str(error)
             return row
         row["openai_file_id"], row["vector_store_id"] = str(file["id"]), self.store_id
-        row |= moment_columns("uploaded", _moment(file)) | moment_columns("embedded", _moment(added))
-        return row
+        return row | moment_columns("uploaded", _moment(file))
+
+    async def _add_batch(self, rows: Mapping[str, Row]) -> None:
+        """Add uploaded files to the store in one request, then remove the files with their older content."""
+        files = {path: self._store_file(path, row) for path, row in rows.items() if row["openai_file_id"]}
+        try:
+            if files:
+                batch = await self.backend.create_batch(self._tenant_id, self.store_id, list(files.values()))
+                for path in files:
+                    rows[path].update(moment_columns("embedded", _moment(batch)))
+        except InvalidRequest:  # one file is refused, and the whole batch with it
+            for path, file in files.items():
+                await self._add_one(rows[path], file)
+        replaced = [self._rows[path]["openai_file_id"] for path in rows if path in self._rows]
+        self._rows |= rows
+        for file_id in filter(None, replaced):
+            await self._take_out(file_id, globally=False)
+
+    async def _add_one(self, row: Row, file: StoreFile) -> None:
+        try:
+            added = await self.backend.add_to_store(self._tenant_id, self.store_id, file)
+        except InvalidRequest as error:
+            row.update(_NOT_EMBEDDED, embedding_error=str(error))
+        else:
+            row.update(moment_columns("embedded", _moment(added)))
+
+    def _store_file(self, path: str, row: Row) -> StoreFile:
+        before = self._rows.get(path)
+        return StoreFile(
+            file_id=row["openai_file_id"],
+            attributes=self._attributes(path, row),
+            url=row.get("url") or None,
+            replaces=(before or {}).get("openai_file_id") or None,
+            is_extracted=self.folder.has_originals and path.endswith(".md"),
+        )
 
     def _attributes(self, path: str, row: Mapping[str, str]) -> dict[str, str | float | bool]:
         facts: dict[str, str] = {
@@ -238,7 +273,7 @@ class SourceEmbedding:
     async def _wait(self) -> Mapping[str, Item]:
         while True:
             await self.context.checkpoint()
-            items = await every_store_file(self.backend, self._tenant_id, self.store_id)
+            items = await all_store_files(self.backend, self._tenant_id, self.store_id)
             busy = sum(item.get("status") == "in_progress" for item in items)
             if not busy:
                 await self.context.progress(len(items), len(items), "The vector store has read everything.")

@@ -3,7 +3,7 @@
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -73,14 +73,12 @@ class SourceFolder:
     def processed_of(self, local: str) -> str:
         return str(PurePosixPath(local).with_suffix(PROCESSED_SUFFIX[self.kind]))
 
-    def candidates(self, local: str) -> Iterator[str]:
-        """Every way in which a map file may name the file that was downloaded as `local`."""
-        stages = (ORIGINALS, FAILED) if self.has_originals else (EMBEDDED, FAILED)
-        for stage in stages:
-            yield self.written(stage, local)
-        if self.has_originals:
-            for stage in (EMBEDDED, FAILED):
-                yield self.written(stage, self.processed_of(local))
+    def local_of(self, written: str) -> str | None:
+        """The local path under which a file that a map file names was downloaded."""
+        found = self.find(written)
+        if found is None:
+            return None
+        return self.original_of(found[1]) if self.has_originals else found[1]
 
     def sweep(self, keep: Iterable[Path]) -> int:
         """Remove every file that is not to be kept, and folders that are empty then; how many files that were."""

@@ -15,7 +15,8 @@ from scrubjay.model.job import JobRequest
 from scrubjay.model.numbered_job import NumberedJob
 
 JOBS_FOLDER = "jobs"
-_STATES = "|".join(StreamState)
+ENDINGS = tuple(dict.fromkeys(state.file_ending for state in StreamState))
+_STATES = "|".join(ENDINGS)
 _REQUESTS = "|".join(f"{request}_requested" for request in (JobRequest.PAUSE, JobRequest.RESUME, JobRequest.CANCEL))
 _FILE = re.compile(rf"[^\[\]]*_\[[^\[\]]+\]_\[jb_([1-9][0-9]{{0,17}})\](?:_\[[^\[\]]*\])?\.({_STATES}|{_REQUESTS})")
 
@@ -34,7 +35,6 @@ class ControlFile:
 class JobFile:
     path: Path
     number: int
-    state: StreamState
 
 
 class JobFiles:
@@ -44,11 +44,11 @@ class JobFiles:
         self.root = root
 
     def path_of(self, numbered: NumberedJob, state: StreamState) -> Path:
-        return self._folder(numbered) / f"{_stem(numbered)}.{state}"
+        return self._path(numbered, state.file_ending)
 
     def find(self, numbered: NumberedJob) -> Path | None:
-        """The job's file, whatever state its name tells."""
-        paths = (self.path_of(numbered, state) for state in StreamState)
+        """The job's file, in any state."""
+        paths = (self._path(numbered, ending) for ending in ENDINGS)
         return next((path for path in paths if path.exists()), None)
 
     def write(self, numbered: NumberedJob, state: StreamState, content: bytes, *, anew: bool) -> bool:
@@ -68,14 +68,14 @@ class JobFiles:
                     file.write(content)
             if current != wanted:
                 current.rename(wanted)
-        for other in StreamState:
-            if other is not state:
-                self.path_of(numbered, other).unlink(missing_ok=True)
+        for other in ENDINGS:
+            if other != state.file_ending:
+                self._path(numbered, other).unlink(missing_ok=True)
         return True
 
     def remove(self, numbered: NumberedJob) -> None:
-        for state in StreamState:
-            self.path_of(numbered, state).unlink(missing_ok=True)
+        for ending in ENDINGS:
+            self._path(numbered, ending).unlink(missing_ok=True)
 
     def controls(self) -> list[ControlFile]:
         """Every request that lies in a folder, the oldest first."""
@@ -88,12 +88,15 @@ class JobFiles:
 
     def finished(self, before: float) -> list[JobFile]:
         """Files of jobs that ended, last touched before a moment."""
-        ended = (StreamState.COMPLETED, StreamState.CANCELLED)
+        ended = (StreamState.COMPLETED.file_ending, StreamState.CANCELLED.file_ending)
         return [
-            JobFile(path, number, StreamState(ending))
+            JobFile(path, number)
             for _, path, number, ending in self._files()
             if ending in ended and _modified(path) < before
         ]
+
+    def _path(self, numbered: NumberedJob, ending: str) -> Path:
+        return self._folder(numbered) / f"{_stem(numbered)}.{ending}"
 
     def _folder(self, numbered: NumberedJob) -> Path:
         return self.root / numbered.tenant_id / JOBS_FOLDER / numbered.folder

@@ -15,12 +15,18 @@ from scrubjay.model.numbered_job import NumberedJob
 
 
 class StreamState(StrEnum):
-    """What the door calls the states of a job; they are the endings of job files too."""
+    """The states of a job at `/v2`."""
 
     RUNNING = "running"  # in the queue, or at work
     PAUSED = "paused"
-    COMPLETED = "completed"  # finished; whether it went well says its result
+    COMPLETED = "completed"  # finished, and its result is ok
+    FAILED = "failed"  # finished, and its result is not ok
     CANCELLED = "cancelled"
+
+    @property
+    def file_ending(self) -> str:
+        """The ending of the job file. The specification has four endings; `.completed` is its "finished job"."""
+        return str(StreamState.COMPLETED if self is StreamState.FAILED else self)
 
 
 _STATES: Mapping[JobState, StreamState] = {
@@ -28,7 +34,7 @@ _STATES: Mapping[JobState, StreamState] = {
     JobState.RUNNING: StreamState.RUNNING,
     JobState.PAUSED: StreamState.PAUSED,
     JobState.COMPLETED: StreamState.COMPLETED,
-    JobState.FAILED: StreamState.COMPLETED,
+    JobState.FAILED: StreamState.FAILED,
     JobState.CANCELLED: StreamState.CANCELLED,
 }
 _SAYINGS: Mapping[str, str] = {
@@ -72,11 +78,11 @@ def describe_job(
 
 
 def result_of(job: Job) -> dict[str, Any]:
-    """`{ok, error, data}`: what came of a finished job. A handler may return such a thing itself."""
+    """The result of a finished job as `{ok, error, data}`. A handler may store such an object itself."""
     result = dict(job.result or {})
+    if job.state is not JobState.CANCELLED and set(result) == {"ok", "error", "data"}:
+        return result
     if job.state is JobState.COMPLETED:
-        if set(result) == {"ok", "error", "data"}:
-            return result
         return {"ok": True, "error": "", "data": result}
     error = "Cancelled." if job.state is JobState.CANCELLED else job.error or "The job failed."
     return {"ok": False, "error": error, "data": result}

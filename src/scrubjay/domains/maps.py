@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
-from scrubjay.connectors.sharepoint.items import format_utc
 from scrubjay.domains.store import write_atomically
 from scrubjay.errors import Unavailable
 from scrubjay.model.clock import utc_now
+from scrubjay.sources.sharepoint.items import format_utc
 
 Row = dict[str, str]
 

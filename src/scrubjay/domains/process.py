@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from scrubjay.connectors.sharepoint.canvas import canvas_to_html, clean_html, write_page
 from scrubjay.domains.folders import EMBEDDED, FAILED, ORIGINALS, SourceFolder
 from scrubjay.domains.maps import FILES_MAP, Row, read_map, write_map
 from scrubjay.domains.orders import CrawlMode, CrawlScope
 from scrubjay.domains.remote import TITLE_MARK
 from scrubjay.errors import ExtractionFailed
 from scrubjay.jobs.context import JobContext
+from scrubjay.sources.sharepoint.canvas import canvas_to_html, clean_html, write_page
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""What a domain's sources have, each kind as the same thing: rows of `sharepoint_map.csv` that can be fetched.
+"""The sources of a domain as connectors. Their items are rows of `sharepoint_map.csv`, which can be fetched as files.
 
 A listing is complete or raises: a source that cannot be listed to the end is never taken for one that has less.
 """
@@ -6,42 +6,58 @@ A listing is complete or raises: a source that cannot be listed to the end is ne
 import asyncio
 import hashlib
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
-from datetime import datetime
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NoReturn, Protocol
 from urllib.parse import urlsplit
 
-from scrubjay.connectors.sharepoint import SharePointItem, SharePointSite, TokenSource, open_site, wait_in
-from scrubjay.connectors.sharepoint.items import SiteAddress
-from scrubjay.connectors.web_job import WebCrawler
-from scrubjay.connectors.web_store import markdown_of
-from scrubjay.crawl.urls import normal_form
+from pydantic import BaseModel
+
+from scrubjay.crawler.page_store import markdown_of
+from scrubjay.crawler.web_crawler import WebCrawler
 from scrubjay.domains.definition import FileSource, ListSource, SitePageSource, Source, WebSource
 from scrubjay.domains.folders import ORIGINAL_SUFFIX, safe_local_path
 from scrubjay.domains.maps import Row, moment_columns
 from scrubjay.domains.orders import CrawlScope
-from scrubjay.errors import FetchFailed
+from scrubjay.errors import FetchFailed, InvalidRequest, Unavailable
 from scrubjay.jobs.context import JobContext
 from scrubjay.model.crawling import CrawledPage
+from scrubjay.model.source import SourceItem, hash_key
 from scrubjay.model.tenant import DEFAULT_TENANT_ID
+from scrubjay.model.urls import normal_form
+from scrubjay.sources.protocol import ConnectorType
+from scrubjay.sources.sharepoint import SharePointItem, SharePointSite, TokenSource, open_site, wait_in
+from scrubjay.sources.sharepoint.items import SiteAddress, read_moment
+from scrubjay.sources.web import WebSource as WebConnector
 from scrubjay.storage.crawled_pages import CrawledPages
-from scrubjay.storage.frontier import Frontier
 
 SITE_PAGES = "/SitePages"
 TITLE_MARK = "<!-- title: "  # a page's title is not in its canvas
-_CRAWL_STATE = ("tally", "roots", "seeded", "refused")  # what a crawl remembers in its job's state
-
-Fetch = Callable[[Path], Awaitable[int]]
+REPOSITORY_TYPE = "SharePoint"
 
 
 @dataclass(frozen=True, slots=True)
-class RemoteFile:
+class ListedRow:
     row: Row  # of sharepoint_map.csv
-    local: str  # where it is kept, below a stage's folder
-    modified_at: datetime
-    fetch: Fetch  # writes it to a path; FetchFailed and ExtractionFailed are about this file alone
+    is_seen: bool = True  # false: it is there as far as anybody knows, but this listing did not come to it
+
+
+class Remote(Protocol):
+    """One source of a domain, listed like any connector's; the key of an item is its `raw_url`."""
+
+    problems: list[str]
+
+    def enumerate(self, context: JobContext, limit: int | None = None) -> AsyncIterator[SourceItem]: ...
+
+    async def rows(self, *, is_complete: bool) -> list[ListedRow]:
+        """What was listed, once it is."""
+
+    async def fetch(self, row: Row, target: Path) -> None:
+        """Write the file of a row. FetchFailed and ExtractionFailed are about this file alone."""
+
+    async def close(self) -> None: ...
 
 
 def local_path(kind: CrawlScope, source: Source, row: Row) -> str:
@@ -84,8 +100,8 @@ def _local_path_of_page(url: str) -> str:
     return safe_local_path(f"{parts.netloc.replace(':', '_')}/{path}{mark}{ORIGINAL_SUFFIX[CrawlScope.WEB]}")
 
 
-class Remotes:
-    """Lists sources for one run; sites of SharePoint share their tokens, and are opened when they are first needed."""
+class SharePointSites:
+    """The sites of one job; they share their tokens, and are opened when they are first needed."""
 
     def __init__(self, crawler: WebCrawler, context: JobContext, stack: AsyncExitStack) -> None:
         self._crawler = crawler
@@ -96,33 +112,11 @@ class Remotes:
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, crawler: WebCrawler, context: JobContext) -> AsyncIterator["Remotes"]:
+    async def open(cls, crawler: WebCrawler, context: JobContext) -> AsyncIterator["SharePointSites"]:
         async with AsyncExitStack() as stack:
             yield cls(crawler, context, stack)
 
-    async def listing(self, kind: CrawlScope, source: Source, domain_id: str) -> list[RemoteFile]:
-        """Everything that a source has now."""
-        found = await self._list(kind, source, domain_id)
-        places = local_paths(kind, source, [remote.row for remote in found])
-        return [replace(remote, local=place) for remote, place in zip(found, places, strict=True)]
-
-    async def _list(self, kind: CrawlScope, source: Source, domain_id: str) -> list[RemoteFile]:
-        if isinstance(source, WebSource):
-            return await self._list_web(source, domain_id)
-        if isinstance(source, ListSource):
-            return [await self._list_list(source)]
-        if isinstance(source, SitePageSource):
-            site = await self._site(source.site_url)
-            part = source.sharepoint_url_part or SITE_PAGES
-            pages = [item async for item in site.page_items(part, source.filter or None)]
-            return [_remote(kind, source, item, _page_fetcher(site, item)) for item in pages]
-        if isinstance(source, FileSource):
-            site = await self._site(source.site_url)
-            files = [item async for item in site.library_items(source.sharepoint_url_part, source.filter or None)]
-            return [_remote(kind, source, item, _file_fetcher(site, item)) for item in files]
-        raise TypeError(f"no such source: {type(source).__name__}")
-
-    async def _site(self, url: str) -> SharePointSite:
+    async def site(self, url: str) -> SharePointSite:
         if url not in self._sites:
             settings, network = self._crawler.settings, self._crawler.network
             if self._context.job.tenant_id != DEFAULT_TENANT_ID:
@@ -134,16 +128,57 @@ class Remotes:
             self._sites[url] = await self._stack.enter_async_context(site)
         return self._sites[url]
 
-    async def _list_list(self, source: ListSource) -> RemoteFile:
+
+@dataclass(slots=True)
+class SharePointRemote:
+    """A library, a list or the pages of a site."""
+
+    sites: SharePointSites
+    source: FileSource | ListSource
+    problems: list[str] = field(default_factory=list)
+    _listed: list[Row] = field(default_factory=list)
+    _unreadable: dict[str, str] = field(default_factory=dict)  # why, by address
+    _exports: dict[str, bytes] = field(default_factory=dict)  # of lists, which are read to be listed
+
+    async def enumerate(self, context: JobContext, limit: int | None = None) -> AsyncIterator[SourceItem]:
+        self._listed = []
+        try:
+            async for row in self._rows():
+                self._listed.append(row)
+                yield SourceItem(
+                    key=row["raw_url"],
+                    key_hash=hash_key(row["raw_url"]),
+                    content_length=int(row["file_size"]),
+                    last_modified_at=read_moment(row["last_modified_utc"]),
+                )
+        except Unavailable as error:
+            # Other sources do not wait for this one to get well.
+            raise FetchFailed(error.message, error_type="source_unreadable") from error
+
+    async def _rows(self) -> AsyncIterator[Row]:
+        source = self.source
+        site = await self.sites.site(source.site_url)
+        if isinstance(source, ListSource):
+            yield await self._export(site, source)
+            return
+        chosen = source.filter or None
+        if isinstance(source, SitePageSource):
+            items = site.page_items(source.sharepoint_url_part or SITE_PAGES, chosen)
+        else:
+            items = site.library_items(source.sharepoint_url_part, chosen)
+        async for item in items:
+            if item.problem is not None:
+                self._unreadable[item.raw_url] = item.problem
+            yield _row(item)
+
+    async def _export(self, site: SharePointSite, source: ListSource) -> Row:
         """A list is one file, whose size is that of its export."""
-        site = await self._site(source.site_url)
         export = await site.list_items(source.list_name, source.filter or None)
-        data = export.csv.encode()
-        name = f"{export.title}{ORIGINAL_SUFFIX[CrawlScope.LISTS]}"
-        row = {
+        data = self._exports[export.raw_url] = export.csv.encode()
+        return {
             "sharepoint_listitem_id": "",
             "sharepoint_unique_file_id": export.id,
-            "filename": name,
+            "filename": f"{export.title}{ORIGINAL_SUFFIX[CrawlScope.LISTS]}",
             "file_type": "csv",
             "file_size": str(len(data)),
             "url": export.url,
@@ -152,76 +187,79 @@ class Remotes:
             **moment_columns("last_modified", export.modified_at),
         }
 
-        async def fetch(target: Path) -> int:
-            return await asyncio.to_thread(target.write_bytes, data)
+    async def rows(self, *, is_complete: bool) -> list[ListedRow]:
+        return [ListedRow(row) for row in self._listed]
 
-        return RemoteFile(row, local_path(CrawlScope.LISTS, source, row), export.modified_at, fetch)
+    async def fetch(self, row: Row, target: Path) -> None:
+        site = await self.sites.site(self.source.site_url)
+        if isinstance(self.source, ListSource):
+            if row["raw_url"] not in self._exports:  # listed by a process that is gone
+                await self._export(site, self.source)
+            await asyncio.to_thread(target.write_bytes, self._exports[row["raw_url"]])
+            return
+        item = _item(row, self._unreadable.get(row["raw_url"]))
+        if not isinstance(self.source, SitePageSource):
+            await site.download(item, target)
+            return
+        page = await site.read_page(item)
+        title = " ".join(page.title.split()).replace("--", "–")  # two dashes would end the comment
+        text = f"{TITLE_MARK}{title} -->\n{page.original_html}"
+        await asyncio.to_thread(target.write_text, text, "utf-8", "replace")
 
-    async def _list_web(self, source: WebSource, domain_id: str) -> list[RemoteFile]:
-        """Crawl the site, and take its pages. What an earlier crawl knows is asked for changes only."""
-        crawler, context = self._crawler, self._context
-        scope_id = web_scope(context.job.tenant_id, domain_id, source.source_id)
-        done = await crawler.crawl_site(context, source.spec(), scope_id)
-        if not done["pages"]:
-            reason = await self._why_unreadable(scope_id)
-            raise FetchFailed(
-                f"{source.start_url} led to no page that could be read{reason}", error_type="source_unreadable"
-            )
-        complete = not done["left_in_queue"]
-        found = [
-            self._remote_page(source, page)
-            async for page in self._pages(scope_id)
-            if _is_there(page, context.job.id, complete)
+    async def close(self) -> None:
+        """Sites are closed with the job."""
+
+
+class WebRemote(WebConnector):
+    """A web site, whose pages become files of Markdown."""
+
+    __slots__ = ("_job_id",)
+
+    async def enumerate(self, context: JobContext, limit: int | None = None) -> AsyncIterator[SourceItem]:
+        self._job_id = context.job.id
+        async for item in WebConnector.enumerate(self, context, limit):
+            yield item
+
+    async def rows(self, *, is_complete: bool) -> list[ListedRow]:
+        """Pages that this crawl saw, or that it may not have come to; one that could not be read keeps its text."""
+        return [
+            ListedRow(_page_row(page), is_seen=page.job_id == self._job_id)
+            async for page in self._pages()
+            if page.content is not None and (page.job_id == self._job_id or not is_complete)
         ]
-        async with context.transaction() as connection:
-            await Frontier(connection).clear(context.job.id)  # the next site of this job begins with its own
-            rest = {name: value for name, value in context.state.items() if name not in _CRAWL_STATE}
-            await context.remember(connection, rest)
-        if not complete:
-            left = f"{done['left_in_queue']} links of '{source.start_url}' were left unread."
-            await context.log(left, level="warning")
-        return found
 
-    async def _why_unreadable(self, scope_id: str) -> str:
-        async for page in self._pages(scope_id):
-            if page.error and page.job_id == self._context.job.id:
-                return f": {page.error.rstrip('.')}."
-        return "."
-
-    async def _pages(self, scope_id: str) -> AsyncIterator[CrawledPage]:
+    async def _pages(self) -> AsyncIterator[CrawledPage]:
         after = ""
         while True:
-            async with self._crawler.database.reading() as connection:
-                pages = await CrawledPages(connection).of_scope(scope_id, after=after)
+            async with self.tools.crawler.database.reading() as connection:
+                pages = await CrawledPages(connection).of_scope(self.plan.id, after=after)
             if not pages:
                 return
             for page in pages:
                 yield page
             after = pages[-1].url_hash
 
-    def _remote_page(self, source: WebSource, page: CrawledPage) -> RemoteFile:
-        row = {
-            "sharepoint_listitem_id": "",
-            "sharepoint_unique_file_id": page.url_hash,
-            "file_size": str(len(_text_of(page))),
-            "url": page.url,
-            "raw_url": page.url,
-            "server_relative_url": urlsplit(page.url).path or "/",
-            **moment_columns("last_modified", page.changed_at),
-        }
-        local = local_path(CrawlScope.WEB, source, row)
-        row |= {"filename": local.rpartition("/")[2], "file_type": "md"}
-        scope_id, url_hash = page.scope_id, page.url_hash
+    async def fetch(self, row: Row, target: Path) -> None:
+        async with self.tools.crawler.database.reading() as connection:
+            found = await CrawledPages(connection).by_hashes(self.plan.id, [row["sharepoint_unique_file_id"]])
+        if not found or found[0].content is None:
+            raise FetchFailed(f"{row['url']} has no content any more.", error_type="gone")
+        await asyncio.to_thread(target.write_bytes, _text_of(found[0]))
 
-        async def fetch(target: Path) -> int:
-            # Read again: a whole site's texts are not kept in memory until their turn comes.
-            async with self._crawler.database.reading() as connection:
-                found = await CrawledPages(connection).by_hashes(scope_id, [url_hash])
-            if not found or found[0].content is None:
-                raise FetchFailed(f"{row['url']} has no content any more.", error_type="gone")
-            return await asyncio.to_thread(target.write_bytes, _text_of(found[0]))
 
-        return RemoteFile(row, local, page.changed_at, fetch)
+def _page_row(page: CrawledPage) -> Row:
+    local = _local_path_of_page(page.url)
+    return {
+        "sharepoint_listitem_id": "",
+        "sharepoint_unique_file_id": page.url_hash,
+        "filename": local.rpartition("/")[2],
+        "file_type": "md",
+        "file_size": str(len(_text_of(page))),
+        "url": page.url,
+        "raw_url": page.url,
+        "server_relative_url": urlsplit(page.url).path or "/",
+        **moment_columns("last_modified", page.changed_at),
+    }
 
 
 def _text_of(page: CrawledPage) -> bytes:
@@ -231,19 +269,8 @@ def _text_of(page: CrawledPage) -> bytes:
     return text.encode("utf-8", "replace")
 
 
-def web_scope(tenant_id: str, domain_id: str, source_id: str) -> str:
-    """Under which name the pages of a domain's web source are remembered between two crawls."""
-    text = "\n".join(("domain", tenant_id, domain_id, source_id))
-    return "site_" + hashlib.sha256(text.encode()).hexdigest()[:27]
-
-
-def _is_there(page: CrawledPage, job_id: str, complete: bool) -> bool:
-    """A page that this crawl saw, or that it may just not have come to; one that could not be read keeps its text."""
-    return page.content is not None and (page.job_id == job_id or not complete)
-
-
-def _remote(kind: CrawlScope, source: Source, item: SharePointItem, fetch: Fetch) -> RemoteFile:
-    row = {
+def _row(item: SharePointItem) -> Row:
+    return {
         "sharepoint_listitem_id": str(item.sharepoint_listitem_id),
         "sharepoint_unique_file_id": item.sharepoint_unique_file_id,
         "filename": item.filename,
@@ -255,21 +282,25 @@ def _remote(kind: CrawlScope, source: Source, item: SharePointItem, fetch: Fetch
         "last_modified_utc": item.last_modified_utc,
         "last_modified_timestamp": str(item.last_modified_timestamp),
     }
-    return RemoteFile(row, local_path(kind, source, row), item.modified_at, fetch)
 
 
-def _file_fetcher(site: SharePointSite, item: SharePointItem) -> Fetch:
-    async def fetch(target: Path) -> int:
-        return await site.download(item, target)
+def _item(row: Row, problem: str | None) -> SharePointItem:
+    return SharePointItem(
+        sharepoint_listitem_id=int(row["sharepoint_listitem_id"]),
+        sharepoint_unique_file_id=row["sharepoint_unique_file_id"],
+        filename=row["filename"],
+        file_type=row["file_type"],
+        file_size=int(row["file_size"]),
+        url=row["url"],
+        raw_url=row["raw_url"],
+        server_relative_url=row["server_relative_url"],
+        modified_at=read_moment(row["last_modified_utc"]),
+        problem=problem,
+    )
 
-    return fetch
+
+def _refuse(*_: object) -> NoReturn:
+    raise InvalidRequest("SharePoint is crawled as a source of a domain.", field="RepositoryType")
 
 
-def _page_fetcher(site: SharePointSite, item: SharePointItem) -> Fetch:
-    async def fetch(target: Path) -> int:
-        page = await site.read_page(item)
-        title = " ".join(page.title.split()).replace("--", "–")  # two dashes would end the comment
-        text = f"{TITLE_MARK}{title} -->\n{page.original_html}"
-        return await asyncio.to_thread(target.write_text, text, "utf-8", "replace")
-
-    return fetch
+SHAREPOINT = ConnectorType(name=REPOSITORY_TYPE, settings=BaseModel, skips_system_files=False, open=_refuse)

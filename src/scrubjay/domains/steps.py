@@ -1,20 +1,23 @@
 """The steps of a domain's crawl, source by source. A source that cannot be reached is told of, and the others go on."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from scrubjay.backend.protocol import Backend
-from scrubjay.connectors.web_job import WebCrawler
-from scrubjay.domains.definition import Definition, Domain, Source
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from scrubjay.crawler.web_crawler import WebCrawler
+from scrubjay.domains.definition import Definition, Domain, FileSource, ListSource, Source, WebSource
 from scrubjay.domains.download import SourceDownload
 from scrubjay.domains.embed import SourceEmbedding
 from scrubjay.domains.folders import SourceFolder
 from scrubjay.domains.metadata import write_metadata
 from scrubjay.domains.orders import CrawlOrder, CrawlScope
 from scrubjay.domains.process import SourceProcessing
-from scrubjay.domains.remote import Remotes
+from scrubjay.domains.remote import SHAREPOINT, Remote, SharePointRemote, SharePointSites, WebRemote
+from scrubjay.domains.source_plans import SourceName, begin_source_run, draft_plan, find_source_plan
 from scrubjay.domains.store import DomainStore
 from scrubjay.errors import (
     ExtractionFailed,
@@ -27,7 +30,17 @@ from scrubjay.errors import (
     UrlBlocked,
 )
 from scrubjay.jobs.context import JobContext
+from scrubjay.model.plan import Change, Fate, LedgerEntry, Plan
+from scrubjay.openai.protocol import Backend
+from scrubjay.plans.delta import change_of
+from scrubjay.plans.run import FolderTarget, PlanRuns
+from scrubjay.sources.protocol import ConnectorType
+from scrubjay.sources.web import WEB
+from scrubjay.storage.frontier import Frontier
+from scrubjay.storage.ledger import Ledger
 
+RUN = "run "  # how the names of sections begin that are runs of sources
+COUNTED = ("added", "changed", "unchanged", "removed", "failed")
 Work = Callable[[SourceFolder, Source], Awaitable[Mapping[str, int]]]
 # Of one source: the others do not have to wait for it to get well.
 _OF_A_SOURCE = (FetchFailed, ExtractionFailed, UrlBlocked, HostBlocked, InvalidRequest, NotFound, Unavailable)
@@ -40,16 +53,86 @@ class CrawlSteps:
     store: DomainStore
     crawler: WebCrawler
     backend: Backend
+    runs: PlanRuns
 
     async def download(self, context: JobContext, order: CrawlOrder) -> Mapping[str, Any]:
-        async with Remotes.open(self.crawler, context) as remotes:
+        async with SharePointSites.open(self.crawler, context) as sites:
 
             async def work(folder: SourceFolder, source: Source) -> Mapping[str, int]:
-                listed = await remotes.listing(folder.kind, source, order.domain_id)
-                await context.log(f"Source '{source.source_id}' has {len(listed):,} files.")
-                return await SourceDownload(context, folder, order.dry_run).run(listed, order.mode)
+                name = SourceName(context.job.tenant_id, order.domain_id, folder.kind, source.source_id)
+                if order.dry_run:
+                    return await self._preview(context, order, sites, name, folder, source)
+                return await self._download(context, order, sites, name, folder, source)
 
             return await self._each(context, order, "download", work)
+
+    async def _download(
+        self,
+        context: JobContext,
+        order: CrawlOrder,
+        sites: SharePointSites,
+        name: SourceName,
+        folder: SourceFolder,
+        source: Source,
+    ) -> Mapping[str, int]:
+        """One source, as a run of its plan inside this job."""
+        plan, operation = await begin_source_run(context, name, source, self.crawler.secrets)
+        remote, kind = self._remote(sites, plan, source)
+        sink = SourceDownload(context, folder, source, remote, plan.id, order.mode)
+        # Whatever is missing from a whole listing is gone, however much it is.
+        with context.section(f"{RUN}{operation.id}", {"confirm_deletions": True}):
+            try:
+                result = await self.runs.run_into(context, plan, operation, FolderTarget(kind, remote, sink))
+            except JobFailedForGood as error:
+                raise FetchFailed(error.message, error_type="source_unreadable") from error
+        counts: Mapping[str, int] = result["report"]["counts"]
+        return {name: int(counts.get(name, 0)) for name in COUNTED}
+
+    async def _preview(
+        self,
+        context: JobContext,
+        order: CrawlOrder,
+        sites: SharePointSites,
+        name: SourceName,
+        folder: SourceFolder,
+        source: Source,
+    ) -> Mapping[str, int]:
+        """What a run would find; nothing is written."""
+        async with self.crawler.database.reading() as connection:
+            known = await find_source_plan(connection, name)
+        plan = known or draft_plan(name, source, self.crawler.secrets)
+        remote, _ = self._remote(sites, plan, source)
+        limit = source.spec().max_pages if isinstance(source, WebSource) else None
+        with context.section(f"{RUN}preview", {}):
+            items = [item async for item in remote.enumerate(context, limit) if item.problem is None]
+            async with context.transaction() as connection:
+                await Frontier(connection).clear(context.job.id)
+                await context.remember(connection, {})
+        if not items and remote.problems:
+            raise FetchFailed(remote.problems[0], error_type="source_unreadable")
+        sink = SourceDownload(context, folder, source, remote, plan.id, order.mode)
+        is_complete = not remote.problems
+        lost = await sink.lost(await remote.rows(is_complete=is_complete))
+        async with self.crawler.database.reading() as connection:
+            entries = {each.key_hash: each for each in await all_entries(connection, plan.id)}
+        changes = Counter(
+            change_of(item, None if item.key_hash in lost else entries.pop(item.key_hash, None)) for item in items
+        )
+        seen = {item.key_hash for item in items}
+        removed = sum(each.fate is not Fate.RETIRED and each.key_hash not in seen for each in entries.values())
+        return {
+            "added": changes[Change.ADDED],
+            "changed": changes[Change.CHANGED],
+            "unchanged": changes[None],
+            "removed": removed if is_complete else 0,
+        }
+
+    def _remote(self, sites: SharePointSites, plan: Plan, source: Source) -> tuple[Remote, ConnectorType]:
+        if isinstance(source, WebSource):
+            return WebRemote(plan, self.runs.tools), WEB
+        if isinstance(source, FileSource | ListSource):
+            return SharePointRemote(sites, source), SHAREPOINT
+        raise TypeError(f"no such source: {type(source).__name__}")
 
     async def process(self, context: JobContext, order: CrawlOrder) -> Mapping[str, Any]:
         async def work(folder: SourceFolder, _: Source) -> Mapping[str, int]:
@@ -113,8 +196,16 @@ class CrawlSteps:
             else:
                 told = ", ".join(f"{count:,} {what}" for what, count in done[name].items())
                 await context.log(f"  OK. {told}.")
-            await context.checkpoint({**context.state, step: done})
+            state = {key: value for key, value in context.state.items() if not key.startswith(RUN)}
+            await context.checkpoint({**state, step: done})
         return _summary(done)
+
+
+async def all_entries(connection: AsyncConnection, plan_id: str) -> list[LedgerEntry]:
+    entries: list[LedgerEntry] = []
+    while part := await Ledger(connection).listing(plan_id, after=entries[-1].key_hash if entries else ""):
+        entries += part
+    return entries
 
 
 def _summary(done: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

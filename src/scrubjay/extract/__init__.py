@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from scrubjay.errors import ExtractionFailed, InvalidRequest
 from scrubjay.extract.decoding import decode_html
 from scrubjay.extract.media import sniff
-from scrubjay.model.extraction import Anchor, Extraction, ExtractOptions, MarkdownBlock, PageType, Verdict
+from scrubjay.model.extraction import Anchor, Extraction, ExtractOptions, MarkdownBlock, PageType, Verdict, name_cuts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -76,7 +76,9 @@ def _extract_page(text: str, url: str, options: ExtractOptions, status: int) -> 
     body = None if options.strategy == "raw" else extraction.markdown
     if body is not None and looks_like_content(status=status, text=body):
         return extraction
-    verdict, reason = judge(status=status, text=body, title=extraction.title, page=parse_html(text), url=url)
+    verdict, reason = judge(
+        status=status, text=body, title=extraction.title, page=parse_html(text, most=options.limits.characters), url=url
+    )
     return replace(extraction, verdict=verdict, verdict_reason=reason) if verdict is not Verdict.CONTENT else extraction
 
 
@@ -108,9 +110,10 @@ def _extract_raw(text: str, url: str, options: ExtractOptions) -> Extraction:
     from scrubjay.extract.metadata import read_metadata
     from scrubjay.extract.tree import parse_html
 
-    page = parse_html(text)
+    page = parse_html(text, most=options.limits.characters)
     if page is None:
         return Extraction(markdown=text, method="raw")
     title, metadata = read_metadata(page, url)
-    anchors = read_anchors(page, url, contexts=options.contexts)
-    return Extraction(markdown=text, method="raw", title=title, metadata=metadata, anchors=anchors)
+    anchors, more_links = read_anchors(page, url, contexts=options.contexts, most=options.limits.links)
+    cuts = name_cuts(links=more_links, characters=len(text) > options.limits.characters)
+    return Extraction(markdown=text, method="raw", title=title, metadata=metadata, anchors=anchors, cuts=cuts)

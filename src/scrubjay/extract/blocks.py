@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from selectolax.lexbor import LexborNode
 
 from scrubjay.extract.tree import TAG_NAMES, TAG_NUMBERS, PageTree
+from scrubjay.model.extraction import DEFAULT_LIMITS
 
 MAX_DEPTH = 240  # deeper subtrees are read as one run of text
-MAX_NODES = 60_000
-MAX_BLOCKS = 12_000
-MAX_PARTS = 300_000
+_NODES_PER_BLOCK = 5  # the limits of containers and of text nodes grow with that of blocks
+_PARTS_PER_BLOCK = 25
 
 _TEXT, _INLINE, _MARK, _SKIP, _BREAK, _IMAGE, _VERBATIM, _FRAME = range(1, 9)
 _INLINE_TAGS = """
@@ -76,12 +76,13 @@ class BlockTree:
     first_block: list[int] = field(default_factory=list)
     last_block: list[int] = field(default_factory=list)
     blocks: list[Block] = field(default_factory=list)
+    is_cut: bool = False  # the page has more than the limit allows
 
 
-def cut_blocks(page: PageTree) -> BlockTree:
-    """The blocks of a page's body (or of the whole tree when it has none)."""
+def cut_blocks(page: PageTree, *, most: int = DEFAULT_LIMITS.blocks) -> BlockTree:
+    """The first `most` blocks of a page's body (or of the whole tree when it has none)."""
     start = page.body
-    cutter = _Cutter(start)
+    cutter = _Cutter(start, most)
     cutter.visit(start.first_child, None, None, 0)
     cutter.finish()
     return cutter.tree
@@ -92,15 +93,29 @@ class _Cutter:
     element is written out in place: calls would take longer than the work. Containers get a number when a block is cut
     in them, because many have no text."""
 
-    __slots__ = ("containers", "link", "link_chars", "nodes", "open", "parts", "room", "spans", "tree")
+    __slots__ = (
+        "containers",
+        "link",
+        "link_chars",
+        "most",
+        "most_containers",
+        "nodes",
+        "open",
+        "parts",
+        "room",
+        "spans",
+        "tree",
+    )
 
-    def __init__(self, start: LexborNode) -> None:
+    def __init__(self, start: LexborNode, most: int) -> None:
         self.tree = BlockTree()
         self.parts: list[str] = []
         self.spans: list[Span | None] = []
         self.link_chars = 0
         self.link: LexborNode | None = None  # around the container whose content is being read
-        self.room = MAX_PARTS
+        self.most = most
+        self.most_containers = _NODES_PER_BLOCK * most
+        self.room = _PARTS_PER_BLOCK * most
         self.containers = 0
         self.open: list[tuple[LexborNode, str]] = [(start, start.tag or "")]
         self.nodes: list[int] = []  # the numbers of the open containers that have one: the outer ones
@@ -177,7 +192,8 @@ class _Cutter:
     ) -> None:
         """A block-level element that has others in it."""
         self.containers += 1
-        if self.containers > MAX_NODES:
+        if self.containers > self.most_containers:
+            self.tree.is_cut = True
             return
         self.open.append((element, tag))
         around, self.link = self.link, link
@@ -198,7 +214,8 @@ class _Cutter:
         """A block-level element with nothing but text in it."""
         tree, blocks = self.tree, self.tree.blocks
         self.room -= 1
-        if self.room <= 0 or len(blocks) >= MAX_BLOCKS:
+        if self.room <= 0 or len(blocks) >= self.most:
+            tree.is_cut = True
             return
         if len(self.nodes) < len(self.open):
             self._number_containers()
@@ -242,7 +259,11 @@ class _Cutter:
         parts, tree = self.parts, self.tree
         words = (parts[0] if len(parts) == 1 else "".join(parts)).split()
         self.room -= len(parts)
-        if words and self.room > 0 and len(tree.blocks) < MAX_BLOCKS:
+        if not words:
+            pass
+        elif self.room <= 0 or len(tree.blocks) >= self.most:
+            tree.is_cut = True
+        else:
             if len(self.nodes) < len(self.open):
                 self._number_containers()
             tree.blocks.append(

@@ -6,7 +6,7 @@ from scrubjay.errors import ExtractionFailed
 from scrubjay.extract.links import read_anchors
 from scrubjay.extract.metadata import read_metadata
 from scrubjay.extract.tree import parse_html
-from scrubjay.model.extraction import Extraction, ExtractOptions, Verdict
+from scrubjay.model.extraction import Extraction, ExtractOptions, Verdict, name_cuts
 
 METHOD = "crawl4ai"
 
@@ -24,7 +24,7 @@ def extract_with_crawl4ai(text: str, url: str, options: ExtractOptions) -> Extra
     from crawl4ai import content_filter_strategy as filters
     from crawl4ai.markdown_generation_strategy import DefaultMarkdownGenerator
 
-    page = parse_html(text)
+    page = parse_html(text, most=options.limits.characters)
     if page is None:
         return Extraction(markdown="", method=METHOD, verdict=Verdict.EMPTY, verdict_reason="The page has no elements.")
     # Newer versions have a fast one beside the one that every version has.
@@ -33,5 +33,6 @@ def extract_with_crawl4ai(text: str, url: str, options: ExtractOptions) -> Extra
     made = generator.generate_markdown(text, base_url=url, citations=False)
     markdown = str(made.fit_markdown or made.raw_markdown or "").strip()
     title, metadata = read_metadata(page, url)
-    anchors = read_anchors(page, url, contexts=options.contexts)
-    return Extraction(markdown=markdown, method=METHOD, title=title, metadata=metadata, anchors=anchors)
+    anchors, more_links = read_anchors(page, url, contexts=options.contexts, most=options.limits.links)
+    cuts = name_cuts(links=more_links, characters=len(text) > options.limits.characters)
+    return Extraction(markdown=markdown, method=METHOD, title=title, metadata=metadata, anchors=anchors, cuts=cuts)

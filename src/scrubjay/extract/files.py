@@ -7,6 +7,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import feedparser
@@ -16,16 +17,13 @@ from scrubjay.errors import ExtractionFailed
 from scrubjay.extract.archives import check_archive
 from scrubjay.extract.blocks import cut_blocks
 from scrubjay.extract.decoding import decode_html
-from scrubjay.extract.links import MAX_ANCHORS, resolve_href
+from scrubjay.extract.links import resolve_href
 from scrubjay.extract.media import OFFICE_TYPES, ZIP_KINDS, Media
 from scrubjay.extract.tree import collapse, parse_html
-from scrubjay.model.extraction import Anchor, Extraction, ExtractOptions
+from scrubjay.model.extraction import Anchor, Extraction, ExtractLimits, ExtractOptions, name_cuts
 
-MAX_TEXT_CHARACTERS = 5_000_000
-MAX_TABLE_ROWS = 10_000
-MAX_TABLE_COLUMNS = 200
-MAX_FEED_ENTRIES = 500
-_MAX_XML_LINES = 20_000
+_MAX_PRETTY_CHARACTERS = 5_000_000
+_MAX_TABLE_COLUMNS = 1_000
 _MAX_TITLE = 200
 
 _MARKDOWN_LINK = re.compile(r"\[([^\]\n]{0,300})\]\(\s*<?([^\s)>]{1,2048})")
@@ -41,32 +39,25 @@ def extract_file(
 ) -> Extraction:
     """The content of a file that is not a web page."""
     kind = check_archive(data) if media.kind == "zip" else media.kind
+    limits = options.limits
     if kind in OFFICE_TYPES:
-        return _extract_office(data, kind, url)
+        return _extract_office(data, kind, url, limits)
     if kind in ("xml", "feed"):
-        return _read_xml(data, url) if kind == "xml" else _read_feed(data, url)
+        return _read_xml(data, url, limits) if kind == "xml" else _read_feed(data, url, limits)
     reader = _TEXT_READERS.get(kind or "")
     if reader is None:
         raise ExtractionFailed(f"There is no text to read in {media.mime}.", error_type="unsupported_type", url=url)
     text = decode_html(data, content_type)
-    shortened = len(text) > MAX_TEXT_CHARACTERS
-    extraction = reader(text[:MAX_TEXT_CHARACTERS], url)
-    if shortened:
-        extraction = _with_metadata(extraction, truncated=True)
-    return extraction
+    extraction = reader(text[: limits.characters], url, limits)
+    return _add_cut(extraction, "characters") if len(text) > limits.characters else extraction
 
 
-def _with_metadata(extraction: Extraction, **more: Any) -> Extraction:
-    return Extraction(
-        markdown=extraction.markdown,
-        method=extraction.method,
-        title=extraction.title,
-        metadata={**extraction.metadata, **more},
-        anchors=extraction.anchors,
-    )
+def _add_cut(extraction: Extraction, limit: str) -> Extraction:
+    metadata = {**extraction.metadata, "truncated": True}
+    return replace(extraction, metadata=metadata, cuts=(*extraction.cuts, limit))
 
 
-def _extract_office(data: bytes, kind: str, url: str) -> Extraction:
+def _extract_office(data: bytes, kind: str, url: str, limits: ExtractLimits) -> Extraction:
     # Imported here: its library of 30 MB is only loaded by a process that meets such a file.
     import kreuzberg
 
@@ -83,18 +74,19 @@ def _extract_office(data: bytes, kind: str, url: str) -> Extraction:
         if type(error).__name__ == "PanicException":
             raise _office_failure(str(error), kind, url) from error
         raise
-    markdown = result.content[:MAX_TEXT_CHARACTERS].strip()
+    markdown = result.content[: limits.characters].strip()
     metadata = _office_metadata(dict(result.metadata))
     metadata["headings"] = _headings(markdown)
     title = metadata.pop("title", None) or _first_heading(markdown)
     given = [(str(item.get("url") or item.get("uri") or ""), item.get("label")) for item in result.uris or ()]
-    anchors = _anchors(itertools.chain(given, _markdown_links(markdown)), url)
+    anchors, more_links = _anchors(itertools.chain(given, _markdown_links(markdown)), url, limits)
     return Extraction(
         markdown=markdown,
         method="kreuzberg",
         title=title,
         metadata={name: value for name, value in metadata.items() if value},
         anchors=anchors,
+        cuts=name_cuts(links=more_links, characters=len(result.content) > limits.characters),
     )
 
 
@@ -127,14 +119,16 @@ def _text(value: Any) -> str | None:
     return collapse(value)[:2000] or None if isinstance(value, str) else None
 
 
-def _read_plain(text: str, url: str) -> Extraction:
+def _read_plain(text: str, url: str, limits: ExtractLimits) -> Extraction:
     first = next((line.strip() for line in text.splitlines() if line.strip()), "")
     title = first if 0 < len(first) <= _MAX_TITLE else None
-    anchors = _anchors(((match.group(), None) for match in _BARE_LINK.finditer(text)), url)
-    return Extraction(markdown=text.strip(), method="text", title=title, anchors=anchors)
+    anchors, more_links = _bare_anchors(text, url, limits)
+    return Extraction(
+        markdown=text.strip(), method="text", title=title, anchors=anchors, cuts=name_cuts(links=more_links)
+    )
 
 
-def _read_markdown(text: str, url: str) -> Extraction:
+def _read_markdown(text: str, url: str, limits: ExtractLimits) -> Extraction:
     title = None
     matter = _FRONT_MATTER.match(text)
     if matter:
@@ -143,12 +137,14 @@ def _read_markdown(text: str, url: str) -> Extraction:
         text = text[matter.end() :]
     headings = _headings(text)
     metadata = {"headings": headings} if headings else {}
+    anchors, more_links = _anchors(_markdown_links(text), url, limits)
     return Extraction(
         markdown=text.strip(),
         method="markdown",
         title=title or _first_heading(text),
         metadata=metadata,
-        anchors=_anchors(_markdown_links(text), url),
+        anchors=anchors,
+        cuts=name_cuts(links=more_links),
     )
 
 
@@ -174,23 +170,30 @@ def _markdown_links(text: str) -> Iterator[tuple[str, str | None]]:
         yield match.group(), None
 
 
-def _anchors(found: Iterable[tuple[str, str | None]], url: str) -> tuple[Anchor, ...]:
+def _bare_anchors(text: str, url: str, limits: ExtractLimits) -> tuple[tuple[Anchor, ...], bool]:
+    return _anchors(((match.group(), None) for match in _BARE_LINK.finditer(text)), url, limits)
+
+
+def _anchors(
+    found: Iterable[tuple[str, str | None]], url: str, limits: ExtractLimits
+) -> tuple[tuple[Anchor, ...], bool]:
+    """The links of a file, each URL once, and whether there are more than the limit."""
     known: dict[str, Anchor] = {}
     for href, words in found:
         address = resolve_href(href.rstrip(".,;:!?"), url)
         if address and (address not in known or (words and not known[address].text)):
+            if address not in known and len(known) >= limits.links:
+                return tuple(known.values()), True
             known[address] = Anchor(address, collapse(words or "")[:300])
-            if len(known) >= MAX_ANCHORS:
-                break
-    return tuple(known.values())
+    return tuple(known.values()), False
 
 
-def _read_csv(text: str, url: str) -> Extraction:
-    return _read_table(text, _delimiter(text), url)
+def _read_csv(text: str, url: str, limits: ExtractLimits) -> Extraction:
+    return _read_table(text, _delimiter(text), url, limits)
 
 
-def _read_tsv(text: str, url: str) -> Extraction:
-    return _read_table(text, "\t", url)
+def _read_tsv(text: str, url: str, limits: ExtractLimits) -> Extraction:
+    return _read_table(text, "\t", url, limits)
 
 
 def _delimiter(text: str) -> str:
@@ -199,14 +202,17 @@ def _delimiter(text: str) -> str:
     return max(",;\t|", key=head.count)
 
 
-def _read_table(text: str, delimiter: str, url: str) -> Extraction:
+def _read_table(text: str, delimiter: str, url: str, limits: ExtractLimits) -> Extraction:
     rows: list[list[str]] = []
-    total = 0
+    total, is_cut = 0, False
     try:
         for row in csv.reader(io.StringIO(text.replace("\0", ""), newline=""), delimiter=delimiter):
             total += 1
-            if any(cell.strip() for cell in row) and len(rows) <= MAX_TABLE_ROWS:
-                rows.append([_cell(cell) for cell in row[:MAX_TABLE_COLUMNS]])
+            if not any(cell.strip() for cell in row):
+                continue
+            is_cut = is_cut or len(rows) >= limits.blocks or len(row) > _MAX_TABLE_COLUMNS
+            if len(rows) < limits.blocks:
+                rows.append([_cell(cell) for cell in row[:_MAX_TABLE_COLUMNS]])
     except csv.Error as error:
         if not rows:
             raise ExtractionFailed(f"The table cannot be read: {error}.", error_type="broken_file", url=url) from error
@@ -215,17 +221,17 @@ def _read_table(text: str, delimiter: str, url: str) -> Extraction:
     if lines:
         lines.insert(1, "|" + " --- |" * width)
     metadata: dict[str, Any] = {"row_count": total, "column_count": width}
-    if total > MAX_TABLE_ROWS:
-        metadata["truncated"] = True
-    anchors = _anchors(((match.group(), None) for match in _BARE_LINK.finditer(text)), url)
-    return Extraction(markdown="\n".join(lines), method="csv", metadata=metadata, anchors=anchors)
+    anchors, more_links = _bare_anchors(text, url, limits)
+    cuts = name_cuts(links=more_links)
+    table = Extraction(markdown="\n".join(lines), method="csv", metadata=metadata, anchors=anchors, cuts=cuts)
+    return _add_cut(table, "blocks") if is_cut else table
 
 
 def _cell(text: str) -> str:
     return collapse(text).replace("|", "\\|")
 
 
-def _read_json(text: str, url: str) -> Extraction:
+def _read_json(text: str, url: str, limits: ExtractLimits) -> Extraction:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -233,7 +239,7 @@ def _read_json(text: str, url: str) -> Extraction:
     title = None
     if isinstance(value, dict):
         title = next((_text(value[name]) for name in ("title", "name") if _text(value.get(name))), None)
-    return _fenced(_pretty(value) or text.strip(), "json", title, url)
+    return _fenced(_pretty(value) or text.strip(), "json", title, url, limits)
 
 
 def _pretty(value: Any) -> str | None:
@@ -244,24 +250,30 @@ def _pretty(value: Any) -> str | None:
         for piece in json.JSONEncoder(indent=2, ensure_ascii=False).iterencode(value):
             pieces.append(piece)
             size += len(piece)
-            if size > MAX_TEXT_CHARACTERS:
+            if size > _MAX_PRETTY_CHARACTERS:
                 return None
     except RecursionError:
         return None
     return "".join(pieces)
 
 
-def _read_json_lines(text: str, url: str) -> Extraction:
-    return _fenced(text.strip(), "json", None, url)
+def _read_json_lines(text: str, url: str, limits: ExtractLimits) -> Extraction:
+    return _fenced(text.strip(), "json", None, url, limits)
 
 
-def _fenced(text: str, language: str, title: str | None, url: str) -> Extraction:
+def _fenced(text: str, language: str, title: str | None, url: str, limits: ExtractLimits) -> Extraction:
     fence = "`" * max((len(run) + 1 for run in _FENCES.findall(text)), default=3)
-    anchors = _anchors(((match.group(), None) for match in _BARE_LINK.finditer(text)), url)
-    return Extraction(markdown=f"{fence}{language}\n{text}\n{fence}", method=language, title=title, anchors=anchors)
+    anchors, more_links = _bare_anchors(text, url, limits)
+    return Extraction(
+        markdown=f"{fence}{language}\n{text}\n{fence}",
+        method=language,
+        title=title,
+        anchors=anchors,
+        cuts=name_cuts(links=more_links),
+    )
 
 
-def _read_xml(data: bytes, url: str) -> Extraction:
+def _read_xml(data: bytes, url: str, limits: ExtractLimits) -> Extraction:
     """Each element with text as a line. Entities are never expanded, and nothing outside the file is read."""
     parser = etree.XMLParser(
         resolve_entities=False,
@@ -280,12 +292,20 @@ def _read_xml(data: bytes, url: str) -> Extraction:
         raise ExtractionFailed("The XML is empty.", error_type="broken_file", url=url)
     name = _local_name(root)
     if name in ("rss", "feed", "RDF"):
-        return _read_feed(data, url)
-    lines = list(itertools.islice(_xml_lines(root), _MAX_XML_LINES))
+        return _read_feed(data, url, limits)
+    lines = list(itertools.islice(_xml_lines(root), limits.blocks + 1))
+    cut_lines, lines = len(lines) > limits.blocks, lines[: limits.blocks]
     text = "\n".join(lines)
     title = next((line.partition(": ")[2] for line in lines if line.startswith("- title: ")), None)
-    anchors = _anchors(((match.group(), None) for match in _BARE_LINK.finditer(text)), url)
-    return Extraction(markdown=text, method="xml", title=title, metadata={"root_element": name}, anchors=anchors)
+    anchors, more_links = _bare_anchors(text, url, limits)
+    return Extraction(
+        markdown=text,
+        method="xml",
+        title=title,
+        metadata={"root_element": name},
+        anchors=anchors,
+        cuts=name_cuts(links=more_links, blocks=cut_lines),
+    )
 
 
 def _local_name(element: etree._Element) -> str:
@@ -301,7 +321,7 @@ def _xml_lines(root: etree._Element) -> Iterator[str]:
                 yield f"- {_local_name(element)}: {text}"
 
 
-def _read_feed(data: bytes, url: str) -> Extraction:
+def _read_feed(data: bytes, url: str, limits: ExtractLimits) -> Extraction:
     if b"<!ENTITY" in data:
         raise ExtractionFailed("The feed declares entities of its own.", error_type="broken_file", url=url)
     try:
@@ -315,7 +335,7 @@ def _read_feed(data: bytes, url: str) -> Extraction:
     title = _text(feed.feed.get("title"))
     parts = [f"# {title}" if title else "", _plain_text(feed.feed.get("subtitle"))]
     links: list[tuple[str, str | None]] = []
-    for entry in feed.entries[:MAX_FEED_ENTRIES]:
+    for entry in feed.entries[: limits.blocks]:
         heading, link = _text(entry.get("title")) or "Untitled", entry.get("link") or ""
         parts.append(f"## [{heading}]({link})" if link else f"## {heading}")
         parts.append(" · ".join(part for part in (_iso(entry.get("published_parsed")), entry.get("author")) if part))
@@ -330,12 +350,14 @@ def _read_feed(data: bytes, url: str) -> Extraction:
         "modified_at": _iso(dict.get(feed.feed, "updated_parsed")),
         "entry_count": len(feed.entries),
     }
+    anchors, more_links = _anchors(((link, words) for link, words in links if link), url, limits)
     return Extraction(
         markdown="\n\n".join(part for part in parts if part),
         method="feedparser",
         title=title,
         metadata={name: value for name, value in metadata.items() if value},
-        anchors=_anchors(((link, words) for link, words in links if link), url),
+        anchors=anchors,
+        cuts=name_cuts(links=more_links, blocks=len(feed.entries) > limits.blocks),
     )
 
 
@@ -351,7 +373,7 @@ def _plain_text(markup: str | None) -> str:
     return "\n\n".join(block.text for block in cut_blocks(page).blocks) if page is not None else ""
 
 
-_TEXT_READERS: dict[str, Callable[[str, str], Extraction]] = {
+_TEXT_READERS: dict[str, Callable[[str, str, ExtractLimits], Extraction]] = {
     "text": _read_plain,
     "markdown": _read_markdown,
     "csv": _read_csv,

@@ -11,7 +11,7 @@ from scrubjay.extract.links import base_of, read_anchors
 from scrubjay.extract.markdown import fingerprint, render_markdown
 from scrubjay.extract.metadata import read_metadata
 from scrubjay.extract.tree import parse_html
-from scrubjay.model.extraction import Extraction, ExtractOptions, MarkdownBlock, PageType, Verdict
+from scrubjay.model.extraction import Extraction, ExtractOptions, MarkdownBlock, PageType, Verdict, name_cuts
 
 METHOD = "scrubjay"
 _SPARSE_WORDS = 40  # a page whose body says less may say more in its structured data
@@ -36,13 +36,15 @@ def extract_html(
     text: str, *, url: str, options: ExtractOptions = _DEFAULT_OPTIONS, classifier: Classifier | None = None
 ) -> Extraction:
     """A page's content as Markdown, with its metadata and links."""
-    page = parse_html(text)
+    limits = options.limits
+    page = parse_html(text, most=limits.characters)
     if page is None:
         reason = "The page has no elements."
         return Extraction(markdown="", method=METHOD, verdict=Verdict.EMPTY, verdict_reason=reason)
     title, metadata = read_metadata(page, url)
-    anchors = read_anchors(page, url, contexts=options.contexts)
-    tree = cut_blocks(page)
+    anchors, more_links = read_anchors(page, url, contexts=options.contexts, most=limits.links)
+    tree = cut_blocks(page, most=limits.blocks)
+    cuts = name_cuts(links=more_links, blocks=tree.is_cut, characters=len(text) > limits.characters)
     blocks: tuple[MarkdownBlock, ...] = ()
     if tree.blocks:
         scores = _classify(tree, title, metadata, url, classifier)
@@ -50,7 +52,9 @@ def extract_html(
         blocks = render_markdown(tree, _kept(scores, tree, text), base_of(page, url))
     blocks = _or_structured(blocks, metadata)
     markdown = "".join(block.gap + block.text for block in blocks)
-    return Extraction(markdown=markdown, method=METHOD, title=title, metadata=metadata, anchors=anchors, blocks=blocks)
+    return Extraction(
+        markdown=markdown, method=METHOD, title=title, metadata=metadata, anchors=anchors, blocks=blocks, cuts=cuts
+    )
 
 
 def explain_html(text: str, url: str) -> list[BlockReport]:

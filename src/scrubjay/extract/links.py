@@ -8,12 +8,11 @@ from functools import lru_cache
 
 from selectolax.lexbor import LexborNode
 
-from scrubjay.crawl.urls import MAX_URL_LENGTH, parse_url
 from scrubjay.errors import UrlInvalid
 from scrubjay.extract.tree import PageTree, collapse, text_of
-from scrubjay.model.extraction import Anchor
+from scrubjay.model.extraction import DEFAULT_LIMITS, Anchor
+from scrubjay.model.urls import MAX_URL_LENGTH, parse_url
 
-MAX_ANCHORS = 5_000
 MAX_ANCHOR_TEXT = 300
 CONTEXT_CHARACTERS = 200
 _BLOCK_CHARACTERS = 600
@@ -33,12 +32,14 @@ _LINKING = frozenset(("a", "area", "link"))
 _SKIPPED = ("#", "javascript:", "mailto:", "tel:", "data:", "sms:", "whatsapp:", "about:", "blob:", "file:")
 
 
-def read_anchors(page: PageTree, url: str, *, contexts: bool = False) -> tuple[Anchor, ...]:
-    """The page's links in order; addresses that cannot be fetched are left out."""
+def read_anchors(
+    page: PageTree, url: str, *, contexts: bool = False, most: int = DEFAULT_LIMITS.links
+) -> tuple[tuple[Anchor, ...], bool]:
+    """The page's first `most` links in order, and whether there were more; invalid URLs are left out."""
     base = base_of(page, url)
     origin = _origin_of(base)
     surroundings: dict[int, str] = {}
-    anchors = []
+    anchors: list[Anchor] = []
     for tag, element in page.telling:
         if tag not in _LINKING:
             continue
@@ -52,12 +53,12 @@ def read_anchors(page: PageTree, url: str, *, contexts: bool = False) -> tuple[A
         address = _resolve(href, base, origin)
         if address is None:
             continue
+        if len(anchors) >= most:
+            return tuple(anchors), True
         text = _words_of(element, attributes)
         context = _context_of(element, text, surroundings) if contexts else ""
         anchors.append(Anchor(address, text, context, rel is not None and "nofollow" in rel.lower()))
-        if len(anchors) >= MAX_ANCHORS:
-            break
-    return tuple(anchors)
+    return tuple(anchors), False
 
 
 def resolve_href(href: str, base: str) -> str | None:

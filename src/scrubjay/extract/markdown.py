@@ -20,7 +20,8 @@ _HEADINGS = {f"h{level}": level for level in range(1, 7)}
 _PLACING = frozenset((*_HEADINGS, "li", "blockquote", "pre", "table", "dt", "dd"))
 _CELLS = (TAG_NUMBERS["td"], TAG_NUMBERS["th"])
 _MAX_CELL_CHARACTERS = 240
-_MAX_COLUMNS = 40
+_MAX_COLSPAN = 40
+_MAX_TABLE_CELLS = 100_000  # with the empty ones that fill up short rows; a larger table is written cell by cell
 _MAX_LIST_DEPTH = 8
 
 
@@ -221,13 +222,13 @@ class _Writer:
             for element in elements[row].iter():
                 if element.tag_id not in _CELLS:
                     continue
-                columns = min(_number(element.attributes.get("colspan"), 1), _MAX_COLUMNS)
+                columns = min(_number(element.attributes.get("colspan"), 1), _MAX_COLSPAN)
                 line += [written.get(element.mem_id, ""), *[""] * (columns - 1)]
-            table.append(line[:_MAX_COLUMNS])
-        used = [
-            column for column in range(max(map(len, table))) if any(line[column : column + 1] != [""] for line in table)
-        ]
+            table.append(line)
         width = max(map(len, table))
+        if width * len(table) > _MAX_TABLE_CELLS:
+            return None
+        used = [column for column in range(width) if any(line[column : column + 1] != [""] for line in table)]
         if width < 2 or len(used) < 2:
             return None
         padded = [line + [""] * (width - len(line)) for line in table]

@@ -23,12 +23,12 @@ DONE = 1
 FAILED = 2  # with a message and an error_type
 INVALID = 3  # the options were wrong
 LEAVING = 4  # the worker ends itself between two pages
-_DONE_PARTS, _OTHER_PARTS = 10, 3
+_DONE_PARTS, _OTHER_PARTS = 11, 3
 
 MALFORMED = (ValueError, EOFError, TypeError, IndexError)  # what reading a broken answer raises
 
 Row = TypeVar("Row", Anchor, MarkdownBlock)
-Request = tuple[str, str | None, int, str, dict[str, str], bool, str | None]
+Request = tuple[str, str | None, int, str, dict[str, str], bool, tuple[int, ...], str | None]
 
 
 def encode_request(
@@ -43,6 +43,7 @@ def encode_request(
         options.strategy,
         dict(options.fields),
         options.contexts,
+        tuple(options.limits),
         path,
     )
     description = marshal.dumps(request, _MARSHAL_VERSION)
@@ -64,6 +65,7 @@ def encode_done(extraction: Extraction) -> bytes:
         extraction.fields,
         extraction.verdict.value,
         extraction.verdict_reason,
+        list(extraction.cuts),
     )
     try:
         return _frame((DONE, *rest, anchors, blocks))
@@ -94,7 +96,7 @@ def read_answer(answer: tuple[Any, ...], url: str) -> Extraction:
 
 def _read_answer(answer: tuple[Any, ...], url: str) -> Extraction:
     if answer[0] == DONE:
-        _, markdown, method, title, metadata, fields, verdict, reason, anchors, blocks = answer
+        _, markdown, method, title, metadata, fields, verdict, reason, cuts, anchors, blocks = answer
         return Extraction(
             markdown=markdown,
             method=method,
@@ -105,6 +107,7 @@ def _read_answer(answer: tuple[Any, ...], url: str) -> Extraction:
             fields=fields,
             verdict=Verdict(verdict),
             verdict_reason=reason,
+            cuts=tuple(cuts),
         )
     _, message, error_type = answer
     if answer[0] == INVALID:

@@ -12,12 +12,13 @@ import subprocess
 import sys
 import time
 from collections import deque
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
 from scrubjay.errors import ExtractionFailed, Unavailable
 from scrubjay.extract import messages
-from scrubjay.model.extraction import Extraction, ExtractOptions
+from scrubjay.model.extraction import DEFAULT_LIMITS, Extraction, ExtractLimits, ExtractOptions
 from scrubjay.telemetry import get_logger, span
 from scrubjay.telemetry.metrics import extract_pages_total, extract_processes, extract_seconds, extract_waiting
 
@@ -68,10 +69,12 @@ class ExtractionPool:
         processes: int | None = None,
         page_seconds: float = DEFAULT_PAGE_SECONDS,
         memory_bytes: int = DEFAULT_MEMORY_BYTES,
+        limits: ExtractLimits = DEFAULT_LIMITS,
     ) -> None:
         self.processes = processes or os.cpu_count() or 1
         self.page_seconds = page_seconds
         self.memory_bytes = memory_bytes
+        self.limits = limits  # of every page that this pool extracts, whatever its options say
         self._workers: list[_Worker] = []
         self._waiting: deque[_Page] = deque()
         self._ended: list[subprocess.Popen[bytes]] = []
@@ -110,6 +113,8 @@ class ExtractionPool:
         error_type extraction_timeout, extraction_crashed, extraction_memory or extraction_error."""
         if self._closed:
             raise Unavailable("The extraction pool is closed.")
+        if options.limits != self.limits:
+            options = replace(options, limits=self.limits)
         head, body = messages.encode_request(data, url, content_type, status, options)
         page = _Page(head, body, asyncio.get_running_loop().create_future())
         started = time.perf_counter()

@@ -44,7 +44,7 @@ def extract_structured(text: str, url: str, options: ExtractOptions) -> Extracti
     attribute, and its name in `[]` for every match; without fields, JSON-LD and microdata are the result."""
     selectors = {name: _selector(name, expression) for name, expression in options.fields.items()}
     extraction = extract_html(text, url=url, options=options)
-    page = parse_html(text)
+    page = parse_html(text, most=options.limits.characters)
     fields: dict[str, Any] = {}
     if page is not None:
         for name, (selector, attribute) in selectors.items():

@@ -3,7 +3,7 @@
 from scrubjay.extract.links import read_anchors
 from scrubjay.extract.metadata import read_metadata
 from scrubjay.extract.tree import parse_html
-from scrubjay.model.extraction import Extraction, ExtractOptions, Verdict
+from scrubjay.model.extraction import Extraction, ExtractOptions, Verdict, name_cuts
 
 
 def extract_with_trafilatura(text: str, url: str, options: ExtractOptions) -> Extraction:
@@ -11,7 +11,7 @@ def extract_with_trafilatura(text: str, url: str, options: ExtractOptions) -> Ex
     # Imported here: it takes a third of a second.
     from trafilatura import extract as find_content
 
-    page = parse_html(text)
+    page = parse_html(text, most=options.limits.characters)
     if page is None:
         return Extraction(
             markdown="", method="trafilatura", verdict=Verdict.EMPTY, verdict_reason="The page has no elements."
@@ -26,5 +26,8 @@ def extract_with_trafilatura(text: str, url: str, options: ExtractOptions) -> Ex
         with_metadata=False,
     )
     title, metadata = read_metadata(page, url)
-    anchors = read_anchors(page, url, contexts=options.contexts)
-    return Extraction(markdown=markdown or "", method="trafilatura", title=title, metadata=metadata, anchors=anchors)
+    anchors, more_links = read_anchors(page, url, contexts=options.contexts, most=options.limits.links)
+    cuts = name_cuts(links=more_links, characters=len(text) > options.limits.characters)
+    return Extraction(
+        markdown=markdown or "", method="trafilatura", title=title, metadata=metadata, anchors=anchors, cuts=cuts
+    )

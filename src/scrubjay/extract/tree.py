@@ -13,8 +13,8 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from scrubjay.errors import ExtractionFailed
 from scrubjay.extract.decoding import encode_html
+from scrubjay.model.extraction import DEFAULT_LIMITS
 
-MAX_CHARACTERS = 12_000_000
 MAX_NESTING = 10_000  # the time that HTML 5 takes grows with the square of it: a tenth of a second here, minutes soon
 _WITHOUT_EVENTS = 1  # nothing listens to a tree that is only read (LexborDocumentOptions.WO_EVENTS)
 _TAGS = """
@@ -75,11 +75,12 @@ class PageTree:
         return (element for tag, element in self.telling if tag in tags)
 
 
-def parse_html(text: str) -> PageTree | None:
-    """The page's tree, or None when there is nothing in it. Raises ExtractionFailed for tags within tags within tags,
-    whose parsing would have no end."""
+def parse_html(text: str, *, most: int = DEFAULT_LIMITS.characters) -> PageTree | None:
+    """The tree of a page's first `most` characters, or None when there is nothing in it. Raises ExtractionFailed for
+    elements nested so deeply that parsing would take minutes."""
     if not text or text.isspace():
         return None
+    text = text[:most]
     if text.count("<") > MAX_NESTING and _measure_nesting(text) > MAX_NESTING:
         raise ExtractionFailed("The page's elements are nested too deeply.", error_type="too_deep")
     document = _parse(text)
@@ -89,7 +90,7 @@ def parse_html(text: str) -> PageTree | None:
 
 
 def _parse(text: str) -> LexborHTMLParser:
-    return LexborHTMLParser(encode_html(text[:MAX_CHARACTERS]), options=_WITHOUT_EVENTS)
+    return LexborHTMLParser(encode_html(text), options=_WITHOUT_EVENTS)
 
 
 def _measure_nesting(text: str) -> int:

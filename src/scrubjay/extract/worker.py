@@ -13,6 +13,7 @@ from pathlib import Path
 
 from scrubjay.errors import ExtractionFailed, InvalidRequest
 from scrubjay.extract import ExtractOptions, extract, messages
+from scrubjay.model.extraction import ExtractLimits
 
 # Memory that a library leaves behind is given back by leaving.
 _MAX_PAGES = 50_000
@@ -99,8 +100,8 @@ def _resident_kilobytes() -> int:
 
 def _answer(description: bytes, body: bytes) -> tuple[bytes, bool]:
     """The answer to one page, and whether this process is fit for another."""
-    url, content_type, status, strategy, fields, contexts, path = messages.decode_request(description)
-    options = ExtractOptions(strategy=strategy, fields=fields, contexts=contexts)
+    url, content_type, status, strategy, fields, contexts, limits, path = messages.decode_request(description)
+    options = ExtractOptions(strategy=strategy, fields=fields, contexts=contexts, limits=ExtractLimits(*limits))
     try:
         data = Path(path).read_bytes() if path is not None else body
         return messages.encode_done(

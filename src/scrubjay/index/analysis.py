@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import NamedTuple
 from zlib import crc32
 
-from scrubjay.search.stems import algorithm_for, stem_word
+from scrubjay.index.stems import algorithm_for, stem_word
 
 K1 = 1.2
 B = 0.75

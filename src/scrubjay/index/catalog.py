@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from scrubjay.errors import IndexElsewhere, Unavailable
-from scrubjay.ingest.embedder import Embedder
+from scrubjay.index.embedder import Embedder
+from scrubjay.index.index import Index
 from scrubjay.model.clock import utc_now
 from scrubjay.model.content import GenerationState, IndexGeneration
-from scrubjay.search.index import Index
 from scrubjay.storage.chunks import Chunks
 from scrubjay.storage.database import Database
 from scrubjay.storage.generations import Generations

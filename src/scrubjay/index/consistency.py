@@ -7,8 +7,8 @@ due again; a point of a document that does not exist is deleted.
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 
-from scrubjay.ingest.catalog import IndexCatalog, Served
-from scrubjay.ingest.indexing import desired_states
+from scrubjay.index.catalog import IndexCatalog, Served
+from scrubjay.index.indexing import desired_states
 from scrubjay.model.clock import utc_now
 from scrubjay.model.content import Document
 from scrubjay.storage.database import Database

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from scrubjay.errors import ScrubjayError, Unavailable
+from scrubjay.index.edge_folder import EdgeFolder
+from scrubjay.index.edge_process import EdgeProcess
+from scrubjay.index.payload import check_dimensions, chunk_uuids
 from scrubjay.model.search import Hit, IndexPoint, KeywordQuery, PointStamp, SearchFilter
-from scrubjay.search.edge_folder import EdgeFolder
-from scrubjay.search.edge_process import EdgeProcess
-from scrubjay.search.payload import check_dimensions, chunk_uuids
 from scrubjay.storage.home import own_home
 from scrubjay.telemetry import get_logger
 
@@ -52,8 +52,13 @@ class EdgeIndex:
         with ExitStack() as stack:
             folder = await asyncio.to_thread(_take_folder, path, stack)
             process = await EdgeProcess.start(folder.current, dimensions)
+            try:
+                size = await process.ask("size")
+            except BaseException:  # also when whoever opens it is told to stop: nobody else knows of the process
+                await process.end()
+                raise
             self = cls(path, folder, dimensions, process, stack.pop_all())
-        self._note_writes(await process.ask("size") - folder.optimized_points)
+        self._note_writes(size - folder.optimized_points)
         return self
 
     async def upsert(self, points: Sequence[IndexPoint]) -> None:

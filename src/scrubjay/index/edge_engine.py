@@ -28,8 +28,7 @@ from qdrant_edge import (
     UpdateOperation,
 )
 
-from scrubjay.model.search import IndexPoint, KeywordQuery, PointStamp, SearchFilter
-from scrubjay.search.edge_schema import (
+from scrubjay.index.edge_schema import (
     INDEXING_KILOBYTES,
     create_shard,
     describe_filter,
@@ -37,8 +36,9 @@ from scrubjay.search.edge_schema import (
     ensure_indexes,
     tenant_only,
 )
-from scrubjay.search.keywords import Forms, Lookup, find_all, plan_keywords
-from scrubjay.search.payload import DENSE, TERMS, WORDS, chunk_id, chunk_uuids, words_of
+from scrubjay.index.keywords import Forms, Lookup, find_all, plan_keywords
+from scrubjay.index.payload import DENSE, TERMS, WORDS, chunk_id, chunk_uuids, words_of
+from scrubjay.model.search import IndexPoint, KeywordQuery, PointStamp, SearchFilter
 
 # What a `Hit` has: as a plain tuple, it takes an eighth of the time to send.
 PlainHit = tuple[str, str, float, int | None, float | None]

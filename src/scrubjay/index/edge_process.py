@@ -32,7 +32,7 @@ class EdgeProcess:
                 sys.executable,
                 "-P",
                 "-m",
-                "scrubjay.search.edge_worker",
+                "scrubjay.index.edge_worker",
                 str(folder),
                 str(dimensions),
                 str(os.getpid()),

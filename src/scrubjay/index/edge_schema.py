@@ -30,8 +30,7 @@ from qdrant_edge import (
 )
 
 from scrubjay.errors import Conflict, IndexCorrupt
-from scrubjay.model.search import IndexPoint, SearchFilter
-from scrubjay.search.payload import (
+from scrubjay.index.payload import (
     DENSE,
     FOREVER,
     WORDS,
@@ -41,6 +40,7 @@ from scrubjay.search.payload import (
     unwanted_labels,
     wanted_labels,
 )
+from scrubjay.model.search import IndexPoint, SearchFilter
 
 _CONFIG = "edge_config.json"
 # Fewer vectors than this are searched one by one, which takes a few milliseconds.

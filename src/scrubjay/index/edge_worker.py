@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from scrubjay.errors import IndexCorrupt, ScrubjayError, Unavailable
-from scrubjay.search.edge_engine import EdgeEngine
-from scrubjay.search.edge_process import LENGTH
+from scrubjay.index.edge_engine import EdgeEngine
+from scrubjay.index.edge_process import LENGTH
 
 _PR_SET_PDEATHSIG = 1
 # How long a killed owner's process may take to let go of the folder.

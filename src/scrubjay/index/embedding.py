@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from scrubjay.errors import ConfigurationError
-from scrubjay.ingest.embedder import Vectors
+from scrubjay.index.embedder import Vectors
 from scrubjay.model.search import VectorTrust
 
 if TYPE_CHECKING:

@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from scrubjay.crawl.endpoints import JsonEndpoint
+from scrubjay.crawler.endpoints import JsonEndpoint
 from scrubjay.errors import Unavailable
-from scrubjay.ingest.embedder import Vectors
-from scrubjay.ingest.embedding import load_tokenizer, normalize, package_folder, token_starts
+from scrubjay.index.embedder import Vectors
+from scrubjay.index.embedding import load_tokenizer, normalize, package_folder, token_starts
 from scrubjay.model.search import VectorTrust
 
 BATCH = 32

@@ -12,15 +12,15 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Protocol
 
 from sqlalchemy.exc import SQLAlchemyError
 
 from scrubjay.errors import Conflict, IndexElsewhere, ScrubjayError, Unavailable
-from scrubjay.ingest.catalog import IndexCatalog, Served
-from scrubjay.ingest.cleanup import Cleanup
-from scrubjay.ingest.traces import traces_of
-from scrubjay.ingest.vectors import embed_texts
+from scrubjay.index.catalog import IndexCatalog, Served
+from scrubjay.index.traces import traces_of
+from scrubjay.index.vectors import embed_texts
+from scrubjay.index.words import vocabulary_of
 from scrubjay.model.clock import utc_now
 from scrubjay.model.content import (
     Chunk,
@@ -32,7 +32,6 @@ from scrubjay.model.content import (
 )
 from scrubjay.model.ids import new_id
 from scrubjay.model.search import IndexPoint
-from scrubjay.search.words import vocabulary_of
 from scrubjay.storage.chunks import Chunks
 from scrubjay.storage.database import Database
 from scrubjay.storage.document_logs import DocumentLogs
@@ -69,8 +68,16 @@ class IndexState:
     tags: tuple[str, ...]
 
 
+class Removal(Protocol):
+    """Removes documents whose points are gone; `documents/cleanup.py` in practice."""
+
+    async def remove(self, document: Document) -> None: ...
+
+    async def sweep(self) -> int: ...
+
+
 class Indexer:
-    def __init__(self, database: Database, catalog: IndexCatalog, cleanup: Cleanup) -> None:
+    def __init__(self, database: Database, catalog: IndexCatalog, cleanup: Removal) -> None:
         self._database = database
         self._catalog = catalog
         self._cleanup = cleanup

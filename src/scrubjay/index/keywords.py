@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
 
+from scrubjay.index.analysis import QueryWord, query_terms, term_id
 from scrubjay.model.search import KeywordQuery
-from scrubjay.search.analysis import QueryWord, query_terms, term_id
 
 Forms = tuple[int, ...]  # the ids of one term's forms: one of them is enough
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from scrubjay.errors import ConfigurationError
-from scrubjay.ingest.embedder import Vectors
-from scrubjay.ingest.embedding import clean, load_tokenizer, normalize, package_folder, token_starts
+from scrubjay.index.embedder import Vectors
+from scrubjay.index.embedding import clean, load_tokenizer, normalize, package_folder, token_starts
 from scrubjay.model.search import VectorTrust
 
 EXTRA = "minilm"

@@ -4,8 +4,8 @@ import re
 from pathlib import Path
 
 from scrubjay.errors import ConfigurationError
-from scrubjay.search.edge import EdgeIndex
-from scrubjay.search.index import Index
+from scrubjay.index.edge import EdgeIndex
+from scrubjay.index.index import Index
 from scrubjay.storage.database import Database
 
 _GENERATION = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
@@ -38,7 +38,7 @@ async def open_index(
 
 async def _open_qdrant(url: str, api_key: str | None, generation: str, dimensions: int) -> Index:
     try:
-        from scrubjay.search.qdrant import QdrantIndex, connect
+        from scrubjay.index.qdrant import QdrantIndex, connect
     except ImportError as error:
         raise ConfigurationError("Qdrant's client is not installed; run: pip install 'scrubjay[qdrant]'.") from error
     client = connect(url, api_key)
@@ -50,7 +50,7 @@ async def _open_qdrant(url: str, api_key: str | None, generation: str, dimension
 
 
 async def _open_postgres(database: Database | None, generation: str, dimensions: int) -> Index:
-    from scrubjay.search.postgres import PostgresIndex
+    from scrubjay.index.postgres import PostgresIndex
 
     if database is None or database.dialect != "postgresql":
         raise ConfigurationError(

@@ -5,9 +5,9 @@ from datetime import datetime
 from uuid import UUID
 
 from scrubjay.errors import InvalidRequest
+from scrubjay.index.analysis import document_terms, sparse_vector
 from scrubjay.model.ids import id_from_uuid, uuid_from_id
 from scrubjay.model.search import IndexPoint, SearchFilter
-from scrubjay.search.analysis import document_terms, sparse_vector
 
 DENSE = "dense"
 WORDS = "words"

@@ -16,11 +16,11 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from scrubjay.errors import ConfigurationError, Conflict, ScrubjayError, Unavailable
+from scrubjay.index import postgres_schema as schema
+from scrubjay.index.analysis import K1, inverse_frequency, query_terms
+from scrubjay.index.payload import check_dimensions, chunk_id, chunk_uuids, clean, wanted_labels
+from scrubjay.index.postgres_graphs import GRAPH_POINTS, Graphs
 from scrubjay.model.search import Hit, IndexPoint, KeywordQuery, PointStamp, SearchFilter
-from scrubjay.search import postgres_schema as schema
-from scrubjay.search.analysis import K1, inverse_frequency, query_terms
-from scrubjay.search.payload import check_dimensions, chunk_id, chunk_uuids, clean, wanted_labels
-from scrubjay.search.postgres_graphs import GRAPH_POINTS, Graphs
 from scrubjay.storage.database import Database
 from scrubjay.telemetry import get_logger, redact
 

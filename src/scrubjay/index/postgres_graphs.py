@@ -11,7 +11,7 @@ from collections import Counter
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from scrubjay.search import postgres_schema as schema
+from scrubjay.index import postgres_schema as schema
 
 GRAPH_POINTS = 10_000  # fewer are compared one by one
 _OFTEN = 20  # searches that were limited to a label

@@ -6,10 +6,10 @@ The tables are derived and can be built again, so the engine makes them itself a
 from collections.abc import Container, Sequence
 from typing import Any
 
+from scrubjay.index.analysis import document_terms, term_id
+from scrubjay.index.payload import clean, labels_of, unwanted_labels, wanted_labels
 from scrubjay.model.ids import uuid_from_id
 from scrubjay.model.search import IndexPoint, SearchFilter
-from scrubjay.search.analysis import document_terms, term_id
-from scrubjay.search.payload import clean, labels_of, unwanted_labels, wanted_labels
 
 # pgvector's limits: of a graph over `halfvec`, of a sparse vector's length and of what it holds.
 MAX_GRAPH_DIMENSIONS = 4_000

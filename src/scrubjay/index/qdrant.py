@@ -10,11 +10,11 @@ from qdrant_client import AsyncQdrantClient, models
 from qdrant_client.http.exceptions import ApiException, ResponseHandlingException, UnexpectedResponse
 
 from scrubjay.errors import Conflict, Unavailable
+from scrubjay.index.keywords import Forms, Lookup, find_all, plan_keywords
+from scrubjay.index.payload import DENSE, TERMS, WORDS, check_dimensions, chunk_id, chunk_uuids, words_of
+from scrubjay.index.qdrant_schema import PAYLOAD_INDEXES, describe_filter, describe_point, tenant_only
 from scrubjay.model.ids import id_from_uuid
 from scrubjay.model.search import Hit, IndexPoint, KeywordQuery, PointStamp, SearchFilter
-from scrubjay.search.keywords import Forms, Lookup, find_all, plan_keywords
-from scrubjay.search.payload import DENSE, TERMS, WORDS, check_dimensions, chunk_id, chunk_uuids, words_of
-from scrubjay.search.qdrant_schema import PAYLOAD_INDEXES, describe_filter, describe_point, tenant_only
 from scrubjay.telemetry import redact
 
 _TIMEOUT_SECONDS = 30

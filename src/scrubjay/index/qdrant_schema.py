@@ -10,9 +10,9 @@ from typing import Any
 from qdrant_client import models
 
 from scrubjay.errors import InvalidRequest
+from scrubjay.index.payload import FOREVER, clean, microseconds
 from scrubjay.model.ids import uuid_from_id
 from scrubjay.model.search import IndexPoint, SearchFilter
-from scrubjay.search.payload import FOREVER, clean, microseconds
 
 _NO_UUID = "00000000-0000-0000-0000-000000000000"
 _KEYWORD = models.PayloadSchemaType.KEYWORD

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from scrubjay.crawl.endpoints import JsonEndpoint
+from scrubjay.crawler.endpoints import JsonEndpoint
 from scrubjay.errors import Unavailable
 
 MAX_PASSAGE_CHARACTERS = 8000

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from scrubjay.errors import Conflict
-from scrubjay.ingest.embedder import Embedder, Vectors
+from scrubjay.index.embedder import Embedder, Vectors
 from scrubjay.model.content import Embedding
 from scrubjay.storage.database import Database
 from scrubjay.storage.embeddings import Embeddings

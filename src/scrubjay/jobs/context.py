@@ -3,8 +3,8 @@
 import asyncio
 import math
 import re
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from datetime import datetime
 from typing import Any, NoReturn
 
@@ -37,6 +37,7 @@ class JobContext:
         self._is_unheard = is_unheard  # whether others may have declared this worker gone by now
         self.payload: Mapping[str, Any] = job.payload
         self.state: Mapping[str, Any] = job.checkpoint or {}
+        self._section: tuple[str, Mapping[str, Any]] | None = None  # its name, and the state of the job around it
         self._database = database
         self._signals = signals
         self._interruption: type[JobInterrupted] | None = None
@@ -47,6 +48,22 @@ class JobContext:
         self._flushing = asyncio.Lock()
         self._flusher: asyncio.Task[None] | None = None
         self._log = get_logger("scrubjay.job").bind(kind=job.kind)
+
+    @contextmanager
+    def section(self, name: str, payload: Mapping[str, Any]) -> Iterator[None]:
+        """A part of the job with a payload of its own, and a state of its own that is kept under `name`."""
+        outer, outer_payload = self.state, self.payload
+        self._section = (name, outer)
+        self.state, self.payload = outer.get(name) or {}, payload
+        try:
+            yield
+        finally:
+            self._section = None
+            self.state, self.payload = {**outer, name: dict(self.state)}, outer_payload
+
+    def _whole(self, state: Mapping[str, Any]) -> dict[str, Any]:
+        """The job's state, of which `state` is the part that the current section may change."""
+        return dict(state) if self._section is None else {**self._section[1], self._section[0]: dict(state)}
 
     def interrupt(self, interruption: type[JobInterrupted]) -> None:
         """Make the next checkpoint raise; being taken over outweighs everything else."""
@@ -81,7 +98,7 @@ class JobContext:
             now = utc_now()
             certain = [(type_, redact(storable(payload)), now) for type_, payload in events]
             async with self._pending() as pending, self._database.writing() as connection:
-                if not await self._write(connection, [*pending, *certain], checkpoint=dict(state), crashes=0):
+                if not await self._write(connection, [*pending, *certain], checkpoint=self._whole(state), crashes=0):
                     self._lost()
             self.state = dict(state)
             await self._signals.event(self.job.id)
@@ -104,7 +121,7 @@ class JobContext:
 
     async def remember(self, connection: AsyncConnection, state: Mapping[str, Any]) -> None:
         """Store `state` inside a transaction of this context, so that it commits with the work itself."""
-        await Jobs(connection).change(self.job.id, checkpoint=dict(state), crashes=0)
+        await Jobs(connection).change(self.job.id, checkpoint=self._whole(state), crashes=0)
         self.state = dict(state)
 
     async def tell(self, connection: AsyncConnection, events: Sequence[tuple[str, Mapping[str, Any]]]) -> None:

@@ -1,7 +1,7 @@
-"""The worker: claims due jobs, runs their handlers through a carrier, and takes up what silent workers held.
+"""The worker: claims due jobs, runs their handlers, and takes over the jobs of workers without a heartbeat.
 
-Follow a job through this file: `_dispatch` claims it, `_start` hands it to the carrier, `_run` calls the
-handler, `_end` writes how it went. `_keep_alive`, `_obey` and `_look_after` are the loops around that.
+Follow a job through this file: `_dispatch` claims it, `_start` makes a task for it, `_run` calls the handler, `_end`
+writes how it went. `_keep_alive`, `_obey` and `_look_after` are the loops around that.
 """
 
 import asyncio
@@ -25,12 +25,10 @@ from scrubjay.errors import (
     JobTakenOver,
     ScrubjayError,
 )
-from scrubjay.jobs.carrying import open_carrier, workflow_id
 from scrubjay.jobs.context import JobContext, storable
 from scrubjay.jobs.control import backoff, cancel_parts
 from scrubjay.jobs.endings import ending
 from scrubjay.jobs.kinds import JobKinds
-from scrubjay.jobs.schedule import submit_due
 from scrubjay.jobs.signals import CONTROL, WORK, JobSignals, wait_for_event
 from scrubjay.model.clock import utc_now
 from scrubjay.model.job import FINISHED_STATES, Job, JobRequest, JobState, Worker
@@ -59,6 +57,7 @@ from scrubjay.telemetry.tracing import TRACEPARENT, Span
 
 log = get_logger(__name__)
 
+RunKey = tuple[str, int]  # a job's id and the number of its run
 CONTROL_SECONDS = 1.0  # how late a request from a process without signals is obeyed
 CARE_SECONDS = 1.0
 GATHER_SECONDS = 0.025
@@ -88,7 +87,6 @@ class JobEngine:
         kinds: JobKinds,
         *,
         alone: bool,
-        recorded: bool = True,
     ) -> None:
         self.kinds = kinds
         self._settings = settings
@@ -96,10 +94,9 @@ class JobEngine:
         self._signals = signals
         self._alone = alone  # nobody else can be working here: every other worker in the table is gone
         self._worker = Worker(host=platform.node(), pid=os.getpid(), concurrency=settings.worker_concurrency)
-        self._carrier = open_carrier(settings, self._worker.id, recorded=recorded)
-        # By workflow id: for a moment, a job that was taken over and came back may have two runs here.
-        self._running: dict[str, JobContext] = {}
-        self._tasks: dict[str, asyncio.Task[None]] = {}
+        # By job and run: for a moment, a job that was taken over and came back may have two runs here.
+        self._running: dict[RunKey, JobContext] = {}
+        self._tasks: dict[RunKey, asyncio.Task[None]] = {}
         self._loops: list[asyncio.Task[None]] = []
         self._freed = asyncio.Event()
         self._stopping = False
@@ -113,7 +110,6 @@ class JobEngine:
         return self._worker.id
 
     async def start(self) -> None:
-        await asyncio.to_thread(self._carrier.launch, self._run)
         async with self._database.writing() as connection:
             if self._alone:
                 await Workers(connection).remove([worker.id for worker in await Workers(connection).all()])
@@ -143,7 +139,6 @@ class JobEngine:
             loop.cancel()
         await asyncio.gather(*self._loops, return_exceptions=True)
         await self._sign_off()
-        await self._carrier.close()
         log.info("worker stopped", worker_id=self.worker_id)
 
     async def _sign_off(self) -> None:
@@ -213,10 +208,10 @@ class JobEngine:
         return 1 if any(kind.worker_limit is not None for kind in self.kinds if kind.name in names) else room
 
     def _start(self, job: Job) -> None:
-        key = workflow_id(job.id, job.run)
+        key = (job.id, job.run)
         context = self._running[key] = JobContext(job, self._database, self._signals, is_unheard=self._is_unheard)
         context.note("job.started", run=job.run)
-        task = self._tasks[key] = asyncio.create_task(self._carry(context), name=f"job.{key}")
+        task = self._tasks[key] = asyncio.create_task(self._carry(context), name=f"job.{job.id}:{job.run}")
         jobs_running.set(len(self._tasks))
         crawl_meter.job_started(job.kind, job.id)
         started = time.monotonic()
@@ -232,30 +227,22 @@ class JobEngine:
         task.add_done_callback(_forget)
 
     async def _carry(self, context: JobContext) -> None:
-        job = context.job
         try:
-            await self._carrier.carry(job.id, job.run)
+            await self._run(context)
         except asyncio.CancelledError:
             await self._end(context, "handed_back", state=JobState.PENDING, due_at=utc_now())
-        except Exception as error:  # noqa: BLE001 - DBOS raises whatever its database raises
-            log.warning("the run could not be carried", job_id=job.id, reason=str(error))
-            due_at = utc_now() + timedelta(seconds=1)
-            await self._end(context, "handed_back", state=JobState.PENDING, due_at=due_at)
         finally:
             await context.close()
 
-    async def _run(self, job_id: str, run: int) -> str:
-        """Called by the carrier: run the handler, and write how it ended. Returns the outcome in a word."""
-        context = self._running.get(workflow_id(job_id, run))
-        if context is None:
-            return "stale"
-        token = current_job_id.set(job_id)
+    async def _run(self, context: JobContext) -> None:
+        """Run the handler and write how it ended."""
+        token = current_job_id.set(context.job.id)
         try:
             with _traced(context.job):
                 result = await self.kinds.get(context.job.kind).handler(context)
         except JobTakenOver:
-            log.warning("another worker took this job over", run=run)
-            return "taken_over"
+            log.warning("another worker took this job over", run=context.job.run)
+            return
         except JobInterrupted as interruption:
             outcome, changes = _after_interruption(interruption)
         except Exception as error:  # noqa: BLE001 - the one place where a handler's failure becomes data
@@ -266,14 +253,18 @@ class JobEngine:
         finally:
             current_job_id.reset(token)
         await self._end(context, outcome, **changes)
-        return outcome
 
     def _after_failure(self, job: Job, error: Exception) -> tuple[str, dict[str, Any]]:
         message = _describe(error)
-        log.error("job failed", job_id=job.id, error=message, exc_info=error)
+        if isinstance(error, ScrubjayError):
+            log.info("job failed", job_id=job.id, error=message)
+        else:
+            log.error("job failed", job_id=job.id, error=message, exc_info=error)
         final = isinstance(error, JobFailedForGood) or job.retry_count >= job.max_retries
         if final:
-            return "failed", {"state": JobState.FAILED, "error": message}
+            result = getattr(error, "result", None)
+            told = {} if result is None else {"result": storable(result)}
+            return "failed", {"state": JobState.FAILED, "error": message, **told}
         retry = job.retry_count + 1
         due_at = utc_now() + backoff(retry)
         return "retrying", {
@@ -357,7 +348,7 @@ class JobEngine:
             for key, context in running.items():
                 self._tell(key, context, asked.get(context.job.id))
 
-    def _tell(self, key: str, context: JobContext, asked: tuple[int, JobState, JobRequest | None] | None) -> None:
+    def _tell(self, key: RunKey, context: JobContext, asked: tuple[int, JobState, JobRequest | None] | None) -> None:
         if asked is None or asked[0] != context.job.run or asked[1] is not JobState.RUNNING:
             context.interrupt(JobTakenOver)
             task = self._tasks.get(key)
@@ -371,12 +362,10 @@ class JobEngine:
             context.withdraw_interruption(JobPauseRequested)
 
     async def _look_after(self) -> None:
-        """Submit what schedules ask for, take up what silent workers held, and throw away what is old."""
+        """Take over jobs of silent workers, and delete what is older than its retention."""
         next_tidy = 0.0
         self._seen_alive.clear()  # while nobody could look, nobody was silent
         while not self._stopping:
-            if await submit_due(self._database, self.kinds, utc_now()):
-                await self._signals.work()
             await self._bury_silent_workers()
             await self._even_out()
             if time.monotonic() >= next_tidy:
@@ -435,7 +424,6 @@ class JobEngine:
                 await self._requeue(connection, job)
         if orphans:
             jobs_taken_over_total.inc(len(orphans))
-            await self._carrier.forget([workflow_id(job.id, job.run) for job in orphans])
             await self._signals.work()
 
     async def _requeue(self, connection: AsyncConnection, job: Job) -> None:
@@ -460,7 +448,7 @@ class JobEngine:
             await cancel_parts(connection, job)
 
     async def _tidy(self) -> None:
-        """Delete finished jobs, their events, DBOS's records of them, and audit entries once they are old enough."""
+        """Delete finished jobs, their events, and audit entries after their retention."""
         before = utc_now() - timedelta(days=self._settings.job_retention_days)
         async with self._database.writing() as connection:
             old = await Jobs(connection).finished_before(before, TIDY_BATCH)
@@ -468,7 +456,6 @@ class JobEngine:
                 await Jobs(connection).delete(job.tenant_id, job.id)
             done_before = utc_now() - timedelta(days=self._settings.audit_retention_days)
             await AuditLog(connection).remove_before(done_before, TIDY_BATCH)
-        await self._carrier.forget([workflow_id(job.id, run + 1) for job in old for run in range(job.run)])
 
 
 def _traced(job: Job) -> Span:

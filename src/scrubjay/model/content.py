@@ -58,7 +58,7 @@ class Document:
 
     id: str = field(default_factory=lambda: new_id("adoc"))
     tenant_id: str
-    natural_key: str  # SHA-256 of plan or collection, and canonical URL
+    natural_key: str  # SHA-256 of collection and canonical URL
     url: str
     url_hash: str
     host: str
@@ -199,8 +199,10 @@ class IncomingDocument:
     language: str | None = None
     details: Mapping[str, Any] = field(default_factory=dict)
     document_id: str | None = None  # of a document that waits for this content
+    reading_job_id: str | None = None  # of a vector store's file, which may be removed or replaced before it is read
     collection_id: str | None = None
     plan_id: str | None = None
+    takes_over: bool = True  # from the plan that the document has; a one-off crawl does not
     operation_id: str | None = None
     rule_id: str | None = None
     parent_url: str | None = None
@@ -255,23 +257,9 @@ class IndexGeneration:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueuedPage:
-    """A crawled page that waits to become a document; the ids are in the order of the queue."""
+class RuleFields:
+    """What users set of an ingestion rule."""
 
-    id: str = field(default_factory=lambda: new_id("qpage"))
-    job_id: str
-    tenant_id: str
-    scope_id: str
-    url_hash: str
-    created_at: datetime = field(default_factory=utc_now)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IngestionRule:
-    """How documents are chunked, embedded and stored."""
-
-    id: str = field(default_factory=lambda: new_id("irule"))
-    tenant_id: str
     name: str
     description: str | None = None
     bucket: str | None = None
@@ -281,6 +269,14 @@ class IngestionRule:
     summarization: Mapping[str, Any] = field(default_factory=dict)
     chunking: Mapping[str, Any] = field(default_factory=dict)
     embedding: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IngestionRule(RuleFields):
+    """How documents are chunked, embedded and stored."""
+
+    id: str = field(default_factory=lambda: new_id("irule"))
+    tenant_id: str
     created_at: datetime = field(default_factory=utc_now)
     updated_at: datetime = field(default_factory=utc_now)
 

@@ -85,43 +85,64 @@ class CrawlSpec(Strictness):
     start_urls: tuple[Address, ...] = Field(min_length=1, max_length=1000)
     scope_id: str | None = Field(None, max_length=32)  # crawls of one tenant that name the same one share pages
 
-    strategy: CrawlStrategy = CrawlStrategy.BFS
+    strategy: CrawlStrategy = Field(
+        CrawlStrategy.BFS, description="Which page is next: breadth-first, depth-first, or by keywords."
+    )
     mode: CrawlMode = CrawlMode.CONCURRENT
-    max_depth: int = Field(10, ge=0, le=1000)
-    max_pages: int = Field(1000, ge=1, le=100_000_000)
+    max_depth: int = Field(
+        10, ge=0, le=1000, description="Maximum number of links away from the start; 0: only the start."
+    )
+    max_pages: int = Field(1000, ge=1, le=100_000_000, description="Stop after this number of pages.")
     max_pages_per_host: int | None = Field(None, ge=1, le=1_000_000)
-    max_seconds: float | None = Field(None, gt=0, le=31_536_000)
-    keywords: tuple[Annotated[str, StringConstraints(min_length=1, max_length=100)], ...] = Field((), max_length=100)
-    score_threshold: float = Field(0.0, ge=0, le=1)
+    max_seconds: float | None = Field(None, gt=0, le=31_536_000, description="Stop after this number of seconds.")
+    keywords: tuple[Annotated[str, StringConstraints(min_length=1, max_length=100)], ...] = Field(
+        (), max_length=100, description="What best_first looks for."
+    )
+    score_threshold: float = Field(
+        0.0, ge=0, le=1, description="best_first: do not follow links with a lower score (0 to 1)."
+    )
 
     follow_links: bool = True
-    extent: Extent = Extent.HOST
-    include: tuple[Pattern, ...] = Field((), max_length=100)
-    exclude: tuple[Pattern, ...] = Field((), max_length=100)
-    use_sitemaps: bool = True
+    extent: Extent = Field(
+        Extent.HOST, description="Which links are followed: below the start, its host, its domain, or all."
+    )
+    include: tuple[Pattern, ...] = Field(
+        (), max_length=100, description="Only URLs that match this regular expression."
+    )
+    exclude: tuple[Pattern, ...] = Field((), max_length=100, description="No URLs that match this regular expression.")
+    use_sitemaps: bool = Field(True, description="Also start from the site's sitemaps.")
     follow_redirects: bool = True
     max_redirects: int = Field(10, ge=0, le=20)
 
     respect_robots: bool = True
-    user_agent: str | None = Field(None, min_length=1, max_length=500)
+    user_agent: str | None = Field(
+        None, min_length=1, max_length=500, description="User agent. Default: the setting crawl_user_agent."
+    )
     headers: dict[str, str] = Field(default_factory=dict, max_length=50)
     auth: CrawlAuth | None = None
     proxy_id: str | None = Field(None, max_length=32)
-    delay_ms: int = Field(100, ge=0, le=60_000)
-    rate_limit_rps: float | None = Field(None, ge=0.01, le=10_000)
-    concurrency: int = Field(16, ge=1, le=256)
-    host_concurrency: int = Field(8, ge=1, le=64)
+    delay_ms: int = Field(100, ge=0, le=60_000, description="Milliseconds between two requests to a host.")
+    rate_limit_rps: float | None = Field(
+        None, ge=0.01, le=10_000, description="Maximum number of requests per second to a host."
+    )
+    concurrency: int = Field(16, ge=1, le=256, description="Maximum number of concurrent requests.")
+    host_concurrency: int = Field(8, ge=1, le=64, description="Maximum number of concurrent requests to one host.")
     concurrent_hosts: int | None = Field(None, ge=1, le=256)  # how many hosts are asked at the same time
-    shards: int = Field(1, ge=1, le=MAX_SHARDS)  # parts that workers share out among them, by host
-    timeout_seconds: float = Field(30.0, ge=0.1, le=600)
+    shards: int = Field(1, ge=1, le=MAX_SHARDS, description="Number of workers that share the crawl, by host.")
+    timeout_seconds: float = Field(30.0, ge=0.1, le=600, description="Timeout of a page in seconds.")
     max_bytes: int = Field(50 * 1024 * 1024, ge=1024, le=1024 * 1024 * 1024)
     retries: int = Field(2, ge=0, le=10)
+    max_failed_share: float = Field(
+        0.5, ge=0, le=1, description="Fail the crawl if a larger share of pages and files cannot be taken in."
+    )
 
-    extraction: Literal["markdown", "structured", "raw", "browser", "trafilatura", "crawl4ai", "llm"] = "markdown"
+    extraction: Literal["markdown", "structured", "raw", "browser", "trafilatura", "crawl4ai", "llm"] = Field(
+        "markdown", description="How pages are turned into text."
+    )
     fields: dict[str, str] = Field(default_factory=dict, max_length=100)
     learn_boilerplate: bool = True
-    keep_originals: bool = False
-    refresh: bool = False  # fetch everything anew, even what says that it did not change
+    keep_originals: bool = Field(False, description="Keep the bodies as they were fetched.")
+    refresh: bool = Field(False, description="Fetch and extract every page again, even if it did not change.")
 
     @field_validator("shards")
     @classmethod

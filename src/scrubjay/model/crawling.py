@@ -143,6 +143,7 @@ class CrawledPage:
     content: bytes | None = None  # the Markdown, zstd-compressed
     details: bytes | None = None  # metadata, links and response headers, as zstd-compressed JSON
     duration_ms: int = 0
+    attempts: int = 1
     fetched_at: datetime = field(default_factory=utc_now)
     changed_at: datetime = field(default_factory=utc_now)
 
@@ -158,6 +159,8 @@ class KnownPage:
     content_sha256: str | None
     details: bytes | None
     changed_at: datetime
+    scope_id: str = ""
+    size_bytes: int = 0
 
 
 class PageListing(NamedTuple):
@@ -174,6 +177,7 @@ class PageListing(NamedTuple):
     size_bytes: int
     body_sha256: str | None
     content_sha256: str | None
+    attempts: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,15 +187,17 @@ class PageSeen:
     url_hash: str
     depth: int
     seen_at: datetime
+    status: int | None = 200
+    attempts: int = 1
     error_type: str | None = None
     error: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteMemory:
-    """What a scope has learned of a host's boilerplate, as `extract/boilerplate.py` packs it."""
+    """What a tenant's crawls have learned of a host's boilerplate, as `extract/boilerplate.py` packs it."""
 
-    scope_id: str
+    scope_id: str  # the tenant's id: what was learned belongs to (tenant, host)
     host: str
     tenant_id: str
     memory: bytes

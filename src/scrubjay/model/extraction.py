@@ -58,11 +58,29 @@ class Extraction:
     fields: Mapping[str, Any] | None = None  # what the `structured` strategy found
     verdict: Verdict = Verdict.CONTENT
     verdict_reason: str | None = None
+    cuts: tuple[str, ...] = ()  # the limits that cut this page: links, blocks, characters
 
     @property
     def links(self) -> list[str]:
         """Every address that the page links to, once, in order."""
         return list(dict.fromkeys(anchor.url for anchor in self.anchors))
+
+
+class ExtractLimits(NamedTuple):
+    """How much of one page is kept. What goes beyond a limit is left out, and `Extraction.cuts` names the limit."""
+
+    links: int = 50_000
+    blocks: int = 200_000  # paragraphs, headings, list items; also rows of a table and entries of a feed
+    characters: int = 12_000_000  # of a web page's HTML, or of a file's text
+
+
+DEFAULT_LIMITS = ExtractLimits()
+
+
+def name_cuts(*, links: bool = False, blocks: bool = False, characters: bool = False) -> tuple[str, ...]:
+    """`Extraction.cuts` for the limits that a page exceeds."""
+    exceeded = zip(ExtractLimits._fields, (links, blocks, characters), strict=True)
+    return tuple(name for name, is_exceeded in exceeded if is_exceeded)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,3 +90,4 @@ class ExtractOptions:
     strategy: str = "markdown"  # markdown, structured, raw, browser, trafilatura, crawl4ai, llm
     fields: Mapping[str, str] = field(default_factory=dict)  # structured: name → CSS selector
     contexts: bool = False  # collect the words around each link, for best-first crawls
+    limits: ExtractLimits = DEFAULT_LIMITS

@@ -33,7 +33,6 @@ PREFIXES = {
     "prx": "proxy",
     "qpage": "queued page",
     "resp": "response",
-    "sched": "schedule",
     "story": "story",
     "tag": "tag",
     "ten": "tenant",

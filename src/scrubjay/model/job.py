@@ -154,22 +154,3 @@ class Worker:
     concurrency: int
     started_at: datetime = field(default_factory=utc_now)
     heartbeat_at: datetime = field(default_factory=utc_now)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Schedule:
-    """Submits a job at each tick, once in the whole cluster; missed ticks run once."""
-
-    id: str = field(default_factory=lambda: new_id("sched"))
-    tenant_id: str
-    name: str
-    kind: str
-    payload: Mapping[str, Any] = field(default_factory=dict)
-    priority: JobPriority = JobPriority.NORMAL
-    cron: str | None = None
-    interval_seconds: int | None = None
-    jitter_seconds: int = 0
-    enabled: bool = True
-    next_run_at: datetime
-    last_run_at: datetime | None = None
-    created_at: datetime = field(default_factory=utc_now)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
+S = TypeVar("S")
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,6 +15,10 @@ class Page(Generic[T]):
     limit: int
     offset: int
     is_counted: bool = True  # a long list may be counted up to some number only; then there are more than `total`
+
+    def with_items(self, items: "Sequence[S]") -> "Page[S]":
+        """The same page with each item replaced by something made from it."""
+        return Page(items, self.total, self.limit, self.offset, self.is_counted)
 
     @property
     def has_more(self) -> bool:

@@ -1,5 +1,6 @@
 """Plans: what to crawl, when, what to keep and where to put it; and Operations, the runs of a plan."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -50,6 +51,16 @@ class IngestionSettings(Frozen):
     collection_id: str | None = None
     store_original: bool = True
     bucket_name: str | None = None
+    # Beyond the specification.
+    tags: tuple[str, ...] = ()
+    chunking: dict[str, Any] | None = None
+    keeps_documents: bool = True  # false: pages are crawled and kept, and become no documents
+    keeps_files: bool = False  # the plan of a domain's source: items become files in a folder
+
+    @property
+    def keeps_items(self) -> bool:
+        """Whether items become something, and so are in the ledger."""
+        return self.keeps_documents or self.keeps_files
 
 
 class WebSettings(Frozen):
@@ -80,7 +91,7 @@ class WebSettings(Frozen):
     exclude_patterns: Annotated[tuple[str, ...], Field(max_length=100)] = ()
     proxy_id: str | None = None
     crawl_config_id: str | None = None
-    recheck_missing: bool = True  # ask known pages that nothing links to any more before they count as gone
+    recheck_missing: bool = True  # request known pages that no link leads to before they count as gone
 
 
 class ScheduleSettings(Frozen):
@@ -110,9 +121,9 @@ class FilterSettings(Frozen):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    id: str = field(default_factory=lambda: new_id("cplan"))
-    tenant_id: str
+class PlanValues:
+    """What users set of a plan. On the way into a service, secrets are in the clear; a stored plan has them sealed."""
+
     name: str = "My crawl plan"
     repository_type: str = RepositoryType.WEB
     repository_settings: dict[str, Any] = field(default_factory=dict)  # of the repository type's own shape
@@ -125,8 +136,18 @@ class Plan:
     process_deletions: bool = False
     max_drain_tasks: int = 8
     retention_days: int = 7
-    state: PlanState = PlanState.STOPPED
+    max_failed_share: float = 0.5  # of a run's items; a run in which more fail has failed
     is_active: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan(PlanValues):
+    id: str = field(default_factory=lambda: new_id("cplan"))
+    tenant_id: str
+    is_one_off: bool = False  # made by a crawl without a schedule; lists leave it out
+    crawl_key: str | None = None  # what makes the next one-off crawl find the same plan
+    crawl: Mapping[str, Any] | None = None  # the CrawlSpec of a one-off crawl, sealed; wins over repository_settings
+    state: PlanState = PlanState.STOPPED
     operation_id: str | None = None  # the run under way
     last_crawl_start_at: datetime | None = None
     last_crawl_finish_at: datetime | None = None
@@ -158,7 +179,8 @@ class Trigger(StrEnum):
 
     MANUAL = "manual"
     SCHEDULE = "schedule"
-    ADAPTIVE = "adaptive"  # looks at the keys that are most likely to have changed, and at no others
+    ADAPTIVE = "adaptive"  # requests the keys that are most likely to have changed, and no others
+    TARGETED = "targeted"  # requests a given list of addresses, and no others
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,6 +209,7 @@ class Operation:
     objects_withheld: int = 0  # missing, but not yet taken for deleted
     trigger: Trigger = Trigger.MANUAL
     is_complete: bool = False  # whether it saw all that the source has
+    report: Mapping[str, Any] | None = None  # counts of outcomes, reasons and limits, once it has ended
     enumeration_file: str | None = None
     started_at: datetime | None = None
     enumeration_started_at: datetime | None = None
@@ -247,18 +270,21 @@ class Change(StrEnum):
     CHANGED = "changed"
     DELETED = "deleted"
     UNCHANGED = "unchanged"
+    UNREAD = "unread"  # it could not be read, so whether it changed is not known
 
 
 class WorkState(StrEnum):
     PENDING = "pending"
     DONE = "done"
     FAILED = "failed"
-    SKIPPED = "skipped"  # the plan does not want this kind of change processed, or it is withheld
+    SKIPPED = "skipped"  # left out on purpose, or its deletion is withheld
+    DENIED = "denied"  # the host, its robots.txt or a setting does not allow it
+    CUT = "cut"  # a limit of the run left it out
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationItem:
-    """One change that an operation found, and what has become of it. What did not change has no such row."""
+    """One item of a run and what became of it. An item that did not change has no such row."""
 
     operation_id: str
     key_hash: str
@@ -275,4 +301,8 @@ class OperationItem:
     text_sha256: str | None = None
     last_modified_at: datetime | None = None
     document_id: str | None = None
-    error: str | None = None
+    reason: str | None = None  # a code of `plans/report.py`
+    error: str | None = None  # the same in one sentence
+    http_status: int | None = None
+    attempts: int = 1
+    part_id: str | None = None  # the job that takes it in, where a crawl has several jobs

@@ -7,6 +7,17 @@ from hashlib import blake2b, sha256
 from typing import Any
 
 
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Why an item could not be read: a reason code, a sentence, and what HTTP said."""
+
+    reason: str
+    message: str
+    http_status: int | None = None
+    attempts: int = 1
+    is_gone: bool = False  # the source says that it does not exist
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceItem:
     """One thing that a source has, with whatever its listing says about its state; never its bytes."""
@@ -22,7 +33,7 @@ class SourceItem:
     last_modified_at: datetime | None = None
     text_sha256: str | None = None  # of what it says, where the listing already knows that
     is_folder: bool = False
-    unreadable: str | None = None  # why it could not be looked at this time, although it is listed
+    problem: "Problem | None" = None  # why it could not be read this time, although it is listed
 
     @property
     def fingerprint(self) -> str:
@@ -65,3 +76,10 @@ class Connectivity:
 
 def hash_key(key: str) -> str:
     return sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def reason_of(error_type: str | None, http_status: int | None) -> str:
+    """A reason code; an HTTP error is named by its status (`http_404`)."""
+    if error_type in (None, "http_error") and http_status is not None and http_status >= 400:
+        return f"http_{http_status}"
+    return error_type or "unknown"

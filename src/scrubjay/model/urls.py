@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -16,9 +17,32 @@ if TYPE_CHECKING:
     from tldextract import TLDExtract
 
 MAX_URL_LENGTH = 2048
+# Query parameters that say where a visitor came from, never what a page shows. A trailing * is a prefix.
+TRACKING_PARAMETERS = (
+    "utm_*", "mtm_*", "matomo_*", "pk_*", "piwik_*",
+    "gclid", "gclsrc", "dclid", "gbraid", "wbraid", "gad_source", "gad_campaignid", "_ga", "_gl", "srsltid",
+    "fbclid", "igshid", "igsh", "msclkid", "twclid", "ttclid", "li_fat_id", "epik", "yclid", "ysclid", "_openstat",
+    "mc_cid", "mc_eid", "_hsenc", "_hsmi", "__hssc", "__hstc", "__hsfp", "hsctatracking", "mkt_tok",
+    "vero_id", "vero_conv", "oly_anon_id", "oly_enc_id", "wickedid", "rb_clickid", "ml_subscriber",
+    "ml_subscriber_hash",
+)  # fmt: skip
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 # Nearly all addresses, once they are in ada's form: a name or an IPv4 address, and nothing to be taken off.
 _PLAIN = re.compile(r"(https?)://([a-z0-9](?:[a-z0-9.-]*[a-z0-9])?)(?::([0-9]+))?/[^#]*+")
+
+
+def _tracking_pattern(names: Iterable[str]) -> re.Pattern[str]:
+    forms = [re.escape(name.removesuffix("*")) + ("[^=]*" if name.endswith("*") else "") for name in names]
+    return re.compile(f"(?:{'|'.join(forms)})(?:=|$)", re.IGNORECASE)
+
+
+_tracking = _tracking_pattern(TRACKING_PARAMETERS)
+
+
+def register_tracking_parameters(names: Iterable[str]) -> None:
+    """Drop these query parameters from normal forms as well as `TRACKING_PARAMETERS`; called once, at start."""
+    global _tracking
+    _tracking = _tracking_pattern((*TRACKING_PARAMETERS, *names))
 
 
 @lru_cache(maxsize=2)
@@ -116,7 +140,7 @@ def _require_one_reading(read: Url, field: str) -> None:
 
 def normalize_url(text: str, base: str | None = None, *, field: str = "url") -> str:
     """The one form under which an address is known: lower-case host, no default port, no fragment, no
-    credentials, sorted query, no trailing slash except the root's."""
+    credentials, sorted query without tracking parameters, no trailing slash except the root's."""
     return normal_form(parse_url(text, base, field=field).text)
 
 
@@ -130,9 +154,36 @@ def normal_form(href: str) -> str:
             start += "/"
     if not question or not query:
         return start
+    is_tracking = _tracking.match
     if "&" in query:
-        query = "&".join(sorted(part for part in query.split("&") if part))
+        query = "&".join(sorted(part for part in query.split("&") if part and not is_tracking(part)))
+    elif is_tracking(query):
+        return start
     return f"{start}?{query}" if query else start
+
+
+def canonical_form(href: str, canonical: str | None) -> str:
+    """The normal form of the address that a page declares as its canonical one, if that is believable, else of its own.
+
+    A canonical address on another registrable domain, or the home page's on any other page, is more often a mistake
+    of the site than the truth.
+    """
+    own = normal_form(href)
+    if not canonical:
+        return own
+    try:
+        target = normal_form(parse_url(canonical).text)
+    except UrlInvalid:
+        return own
+    if not target.partition("//")[2].partition("/")[2]:
+        return own
+    return target if _is_same_site(host_of(target), host_of(own)) else own
+
+
+def _is_same_site(host: str, other: str) -> bool:
+    """Whether one owner has both hosts; not so for names below a suffix where anyone can have one (`github.io`)."""
+    domain = registrable_domain(host)
+    return host == other or (domain == registrable_domain(other) and not is_public_suffix(domain))
 
 
 def host_of(href: str) -> str:

@@ -104,6 +104,10 @@ class Story:
     breaking_at: datetime | None = None
     ended_at: datetime | None = None
 
+    @property
+    def is_breaking(self) -> bool:
+        return self.breaking_at is not None and self.ended_at is None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Throttle:

@@ -11,25 +11,25 @@ from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from scrubjay.backend.ids import file_id_of, is_document, own_file_id
-from scrubjay.backend.local_files import SEARCHABLE, living_document, uploaded_file
-from scrubjay.backend.local_parts import Parts
-from scrubjay.backend.protocol import StoreFile
-from scrubjay.backend.shapes import name_of
-from scrubjay.backend.values import StoreFileValues, read_chunking_strategy, read_values
-from scrubjay.crawl.urls import hash_url
+from scrubjay.documents.cleanup import mark_for_removal, restore
+from scrubjay.documents.identity import document_address, natural_key
+from scrubjay.documents.uploads import INGEST_KIND
 from scrubjay.errors import Conflict, InvalidRequest
-from scrubjay.ingest.cleanup import mark_for_removal
-from scrubjay.ingest.document_writer import natural_key
-from scrubjay.ingest.uploads import INGEST_KIND
 from scrubjay.jobs import control
 from scrubjay.model.clock import utc_now
 from scrubjay.model.content import Document, DocumentLogLine, DocumentSource, DocumentStatus
 from scrubjay.model.job import Job
 from scrubjay.model.knowledge import VectorStoreFile
+from scrubjay.model.urls import hash_url
+from scrubjay.openai.ids import file_id_of, is_document, own_file_id
+from scrubjay.openai.local_files import SEARCHABLE, living_document, uploaded_file
+from scrubjay.openai.local_parts import Parts
+from scrubjay.openai.protocol import StoreFile
+from scrubjay.openai.shapes import name_of
+from scrubjay.openai.values import StoreFileValues, read_chunking_strategy, read_values
 from scrubjay.storage.document_logs import DocumentLogs
-from scrubjay.storage.documents import DocumentRow, Documents
-from scrubjay.storage.inventory import ListedFile, VectorStoreFiles
+from scrubjay.storage.documents import Documents
+from scrubjay.storage.inventory import ListedFile, VectorStoreFileRow, VectorStoreFiles
 from scrubjay.storage.repository import BATCH
 
 FILES_PER_JOB = 50
@@ -50,11 +50,14 @@ class Source:
     size_bytes: int
     attributes: Mapping[str, Any]
     chunking: Mapping[str, Any] | None
+    address: str | None = None  # the canonical http URL that it was fetched from
+    replaces: str | None = None  # our id of the file with the older content of this URL
+    is_extracted: bool = False
 
     @property
     def url(self) -> str:
-        """An address of its own for each file: two files of the same name are two documents."""
-        return f"upload://{file_id_of(self.own_id)}/{self.filename}"
+        """The URL of the document; uploads have one URL per file, so that two files of one name are two documents."""
+        return self.address or f"upload://{file_id_of(self.own_id)}/{self.filename}"
 
 
 class Adding:
@@ -93,6 +96,9 @@ class Adding:
             content_type=file.content_type,
             sha256=file.blob_sha256,
             size_bytes=file.size_bytes,
+            address=_address(new.url),
+            replaces=None if new.replaces is None else own_file_id(new.replaces),
+            is_extracted=new.is_extracted,
             **given,
         )
 
@@ -113,7 +119,7 @@ class Adding:
         )
 
     async def clear_way(self, collection_id: str) -> None:
-        """What was removed a moment ago is gone in another; whoever adds it again need not know."""
+        """Wait until documents that are being purged are gone."""
         deadline = time.monotonic() + PURGE_SECONDS
         while await self._is_in_the_way(collection_id):
             if time.monotonic() > deadline:
@@ -125,21 +131,32 @@ class Adding:
         keys = [self._key(source, collection_id) for source in self._sources]
         async with self._parts.database.reading() as connection:
             known = (await Documents(connection).by_keys(self._tenant_id, keys)).values()
-        ended = [each for each in known if each.deleted_at is not None and not each.is_purging]
-        if ended:  # by another door, which could bring it back; here it is gone
+        # A deleted document at a URL is restored when its file is added; a deleted upload is purged first.
+        ended = [each for each in known if each.deleted_at is not None and not each.is_purging and not each.host]
+        if ended:
             async with self._parts.database.writing() as connection:
                 await mark_for_removal(connection, ended)
-        return any(each.is_purging or each.deleted_at is not None for each in known)
+        return bool(ended) or any(each.is_purging for each in known)
 
     async def write(self, connection: AsyncConnection, collection_id: str, batch_id: str | None = None) -> None:
         """Documents, records, log lines and jobs, in the caller's transaction."""
         known = await self._known(connection, collection_id)
+        settled = await self._settle_addresses(connection, collection_id, known)
         documents: list[Document] = []
         records: list[VectorStoreFile] = []
         unread: list[tuple[Source, str]] = []
         changes: dict[str, dict[str, Any]] = {}
-        for source in self._sources:
-            listed = known.get(self._key(source, collection_id))
+        for source, held in settled:
+            listed = known.get(source.own_id)
+            if listed is None and held is not None:
+                await self._take_over(connection, source, held, records, batch_id)
+                unread.append((source, held.id))
+                changes[held.id] = {
+                    "file_id": source.own_id,
+                    "attributes": dict(source.attributes),
+                    "batch_id": batch_id,
+                }
+                continue
             if listed is None:
                 document = self._new_document(source, collection_id)
                 documents.append(document)
@@ -163,18 +180,61 @@ class Adding:
             await self._parts.signals.work()
 
     async def _known(self, connection: AsyncConnection, collection_id: str) -> Mapping[str, ListedFile]:
-        keys = [self._key(source, collection_id) for source in self._sources]
-        documents = await Documents(connection).by_keys(self._tenant_id, keys)
-        if any(each.is_purging or each.deleted_at is not None for each in documents.values()):
-            raise Conflict("The file is being removed from this vector store; try again in a moment.")
-        ids = [each.id for each in documents.values()]
+        """Our file id → the file in the store, for those that the store has already."""
+        ids = [source.own_id for source in self._sources]
         found: list[ListedFile] = []
         for start in range(0, len(ids), BATCH):
             part = ids[start : start + BATCH]
             found += await VectorStoreFiles(connection).listed(
-                self._tenant_id, collection_id, DocumentRow.id.in_(part), limit=len(part)
+                self._tenant_id, collection_id, VectorStoreFileRow.file_id.in_(part), limit=len(part)
             )
-        return {each.document.natural_key: each for each in found}
+        return {each.file_id: each for each in found}
+
+    async def _settle_addresses(
+        self, connection: AsyncConnection, collection_id: str, known: Mapping[str, ListedFile]
+    ) -> list[tuple[Source, Document | None]]:
+        """Each source with the document that it takes over, if there is one at its URL.
+
+        A URL belongs to one file of a store. A second file from the same URL, for example of another domain that
+        shares the store, keeps an `upload://` URL, so that the two do not replace each other at every crawl.
+        """
+        keys = [self._key(source, collection_id) for source in self._sources]
+        documents = await Documents(connection).by_keys(self._tenant_id, keys)
+        records = await VectorStoreFiles(connection).by_documents(
+            self._tenant_id, [document.id for document in documents.values()]
+        )
+        settled: list[tuple[Source, Document | None]] = []
+        taken: set[str] = set()
+        for source, key in zip(self._sources, keys, strict=True):
+            document = documents.get(key)
+            if source.own_id in known:
+                settled.append((source, None))
+                continue
+            if document is not None and (
+                document.is_purging or (document.deleted_at is not None and not document.host)
+            ):
+                raise Conflict("The file is being removed from this vector store; try again in a moment.")
+            if key in taken or (document is not None and _is_held_by_another(document, records, source)):
+                settled.append((replace(source, address=None), None))
+                continue
+            taken.add(key)
+            settled.append((source, document))
+        return settled
+
+    async def _take_over(
+        self,
+        connection: AsyncConnection,
+        source: Source,
+        document: Document,
+        records: list[VectorStoreFile],
+        batch_id: str | None,
+    ) -> None:
+        """Let a file have a document that exists: its content becomes the document's next version."""
+        if document.deleted_at is not None:
+            await restore(connection, document)
+        await Documents(connection).update(self._tenant_id, document.id, status=DocumentStatus.PENDING, error=None)
+        if not await VectorStoreFiles(connection).by_documents(self._tenant_id, [document.id]):
+            records.append(self._new_record(source, document.id, batch_id))
 
     async def _queue(
         self, connection: AsyncConnection, unread: Sequence[tuple[Source, str]], collection_id: str
@@ -206,16 +266,17 @@ class Adding:
         await VectorStoreFiles(connection).update(self._tenant_id, document_id, **values)
 
     def _key(self, source: Source, collection_id: str) -> str:
-        return natural_key(None, collection_id, source.url)
+        return natural_key(collection_id, source.url)
 
     def _new_document(self, source: Source, collection_id: str) -> Document:
+        url, host, domain = document_address(source.url)
         return Document(
             tenant_id=self._tenant_id,
             natural_key=self._key(source, collection_id),
-            url=source.url,
-            url_hash=hash_url(source.url),
-            host="",
-            domain="",
+            url=url,
+            url_hash=hash_url(url),
+            host=host,
+            domain=domain,
             source=DocumentSource.UPLOAD,
             collection_id=collection_id,
             title=source.title,
@@ -245,6 +306,23 @@ class Adding:
         )
 
 
+def _address(url: str | None) -> str | None:
+    """The canonical form of an http URL; None for anything else."""
+    if url is None or not url.startswith(("http://", "https://")):
+        return None
+    try:
+        return document_address(url)[0]
+    except InvalidRequest:
+        return None
+
+
+def _is_held_by_another(document: Document, records: Mapping[str, VectorStoreFile], source: Source) -> bool:
+    record = records.get(document.id)
+    if document.deleted_at is not None or record is None or record.file_id == document.id:
+        return False
+    return record.file_id != source.replaces
+
+
 def _must_be_read(listed: ListedFile, source: Source) -> bool:
     """What failed or was cancelled is tried again; what was read is read again only to be cut otherwise."""
     if listed.status in ("failed", "cancelled"):
@@ -265,4 +343,5 @@ def _item(source: Source, document_id: str, collection_id: str) -> dict[str, Any
         "language": source.language,
         "collection_id": collection_id,
         "chunking": dict(source.chunking) if source.chunking else None,
+        "is_extracted": source.is_extracted,
     }

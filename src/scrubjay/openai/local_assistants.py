@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from typing import Any
 
-from scrubjay.backend.ids import require_id
-from scrubjay.backend.local_parts import LocalPart, list_window
-from scrubjay.backend.protocol import Item, Listed, Window
-from scrubjay.backend.shapes import assistant_object, deleted
-from scrubjay.backend.values import AssistantChanges, AssistantValues, read_values
 from scrubjay.errors import InvalidRequest, NotFound
 from scrubjay.model.knowledge import Assistant
+from scrubjay.openai.ids import require_id
+from scrubjay.openai.local_parts import LocalPart, list_window
+from scrubjay.openai.protocol import Item, Listed, Window
+from scrubjay.openai.shapes import assistant_object, deleted
+from scrubjay.openai.values import AssistantChanges, AssistantValues, read_values
 from scrubjay.storage.inventory import Assistants
 
 _COLUMNS = ("name", "description", "model", "instructions")

@@ -1,20 +1,20 @@
 """Files: originals in the blob store. What was crawled can be looked at as a file, too."""
 
 import mimetypes
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from scrubjay.backend.ids import file_id_of, is_document, no_file, own_file_id
-from scrubjay.backend.local_parts import LocalPart, list_window
-from scrubjay.backend.protocol import FileBody, Item, Listed, NewFile, Window
-from scrubjay.backend.shapes import deleted, document_as_file, file_object, name_of
+from scrubjay.documents.cleanup import mark_for_removal, retire
+from scrubjay.documents.discarding import note_discarded, put_aside
+from scrubjay.documents.texts import storable_text
 from scrubjay.errors import InvalidRequest, NotFound
-from scrubjay.ingest.cleanup import mark_for_removal, retire
-from scrubjay.ingest.discarding import note_discarded, put_aside
-from scrubjay.ingest.texts import storable_text
 from scrubjay.model.content import Document
 from scrubjay.model.knowledge import InventoryFile
+from scrubjay.openai.ids import file_id_of, is_document, no_file, own_file_id
+from scrubjay.openai.local_parts import LocalPart, list_window
+from scrubjay.openai.protocol import FileBody, Item, Listed, NewFile, Window
+from scrubjay.openai.shapes import deleted, document_as_file, file_object, name_of
 from scrubjay.storage.documents import Documents
 from scrubjay.storage.inventory import InventoryFileRow, InventoryFiles, VectorStoreFiles
 
@@ -101,10 +101,21 @@ class LocalFiles(LocalPart):
                 await InventoryFiles(connection).delete(tenant_id, own)
                 # What documents still have goes with them, when their vectors are gone.
                 discarded = await note_discarded(connection, [file.blob_sha256])
-            await mark_for_removal(connection, gone)
+            await remove_added(connection, gone)
         self.parts.wake()
         await put_aside(self.parts.blobs, discarded)
         return deleted(file_id, "file")
+
+
+async def remove_added(connection: AsyncConnection, documents: Sequence[Document]) -> None:
+    """Remove documents that files became: purge uploads, retire documents at a URL. A plan keeps its documents."""
+    purged = [each for each in documents if not each.host or not each.version]
+    await mark_for_removal(connection, purged)
+    for document in documents:
+        if document not in purged and document.plan_id is not None:
+            await VectorStoreFiles(connection).delete(document.tenant_id, document.id)
+        elif document not in purged and document.deleted_at is None:
+            await retire(connection, [document])
 
 
 async def uploaded_file(connection: AsyncConnection, tenant_id: str, own_id: str) -> InventoryFile:

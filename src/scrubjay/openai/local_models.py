@@ -6,13 +6,13 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from scrubjay.backend.ids import require_foreign_id
-from scrubjay.backend.local_parts import LocalPart
-from scrubjay.backend.protocol import Item
-from scrubjay.backend.recording import keep_response, recorded
-from scrubjay.backend.relay import Passage, Relayed
-from scrubjay.backend.shapes import deleted
 from scrubjay.errors import FetchFailed, InvalidRequest, NotFound, Unavailable
+from scrubjay.openai.ids import require_foreign_id
+from scrubjay.openai.local_parts import LocalPart
+from scrubjay.openai.protocol import Item
+from scrubjay.openai.recording import keep_response, recorded
+from scrubjay.openai.relay import Passage, Relayed
+from scrubjay.openai.shapes import deleted
 from scrubjay.storage.inventory import Responses
 
 MAX_TEXTS = 2048

@@ -7,20 +7,21 @@ from typing import Any
 from sqlalchemy import ColumnElement, or_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from scrubjay.backend.adding import Adding
-from scrubjay.backend.ids import is_document, no_file, own_file_id, require_id
-from scrubjay.backend.local_parts import cut_window
-from scrubjay.backend.local_stores import LocalStores, get_collection
-from scrubjay.backend.protocol import Attributes, FileStatus, Item, Listed, StoreFile, Window
-from scrubjay.backend.shapes import batch_object, deleted, store_file_object
-from scrubjay.backend.values import MAX_BATCH_FILES, AttributeValues, read_values
+from scrubjay.documents.cleanup import retire
 from scrubjay.errors import Conflict, InvalidRequest, NotFound
-from scrubjay.ingest.cleanup import mark_for_removal, retire
 from scrubjay.jobs import control
 from scrubjay.model.clock import utc_now
 from scrubjay.model.content import Collection
 from scrubjay.model.job import JobRequest
 from scrubjay.model.knowledge import VectorStoreBatch, VectorStoreFile
+from scrubjay.openai.adding import Adding
+from scrubjay.openai.ids import is_document, no_file, own_file_id, require_id
+from scrubjay.openai.local_files import remove_added
+from scrubjay.openai.local_parts import cut_window
+from scrubjay.openai.local_stores import LocalStores, get_collection
+from scrubjay.openai.protocol import Attributes, FileStatus, Item, Listed, StoreFile, Window
+from scrubjay.openai.shapes import batch_object, deleted, store_file_object
+from scrubjay.openai.values import MAX_BATCH_FILES, AttributeValues, read_values
 from scrubjay.storage.documents import DocumentRow
 from scrubjay.storage.inventory import (
     ListedFile,
@@ -128,14 +129,14 @@ class LocalStoreFiles(LocalStores):
         return await self.store_file(tenant_id, store_id, file_id)
 
     async def remove_from_store(self, tenant_id: str, store_id: str, file_id: str) -> Item:
-        """What was added is removed with its vectors; what was crawled ends as if it was gone from its site."""
+        """Purge an upload with its vectors; retire a document at a URL."""
         async with self.parts.database.writing() as connection:
             collection = await get_collection(connection, tenant_id, store_id)
             found = await find_file(connection, tenant_id, collection.id, file_id)
             if found.file_id == found.document.id:
                 await retire(connection, [found.document])
             else:
-                await mark_for_removal(connection, [found.document])
+                await remove_added(connection, [found.document])
         self.parts.wake()
         return deleted(file_id, "vector_store.file.deleted")
 

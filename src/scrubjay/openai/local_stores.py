@@ -9,16 +9,16 @@ from typing import Any
 from sqlalchemy import update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from scrubjay.backend.adding import Adding
-from scrubjay.backend.ids import collection_id_of, store_id_of
-from scrubjay.backend.local_parts import LocalPart, list_window
-from scrubjay.backend.protocol import Item, Listed, StoreFile, Window
-from scrubjay.backend.shapes import INVENTORY, deleted, expiry_of, store_object
-from scrubjay.backend.values import VectorStoreChanges, VectorStoreValues, read_values
+from scrubjay.documents.cleanup import mark_for_removal
 from scrubjay.errors import InvalidRequest, NotFound
-from scrubjay.ingest.cleanup import mark_for_removal
 from scrubjay.model.clock import utc_now
 from scrubjay.model.content import Collection
+from scrubjay.openai.adding import Adding
+from scrubjay.openai.ids import collection_id_of, store_id_of
+from scrubjay.openai.local_parts import LocalPart, list_window
+from scrubjay.openai.protocol import Item, Listed, StoreFile, Window
+from scrubjay.openai.shapes import INVENTORY, deleted, expiry_of, store_object
+from scrubjay.openai.values import VectorStoreChanges, VectorStoreValues, read_values
 from scrubjay.storage.collections import CollectionRow, Collections
 from scrubjay.storage.documents import DocumentRow
 from scrubjay.storage.inventory import IS_ADDED, VectorStoreFiles
@@ -75,8 +75,9 @@ class LocalStores(LocalPart):
         async with self.parts.database.writing(long=True) as connection:
             collection = await get_collection(connection, tenant_id, store_id)
             files = VectorStoreFiles(connection)
+            not_planned = DocumentRow.plan_id.is_(None)
             while True:
-                listed = await files.listed(tenant_id, collection.id, IS_ADDED, limit=AT_ONCE)
+                listed = await files.listed(tenant_id, collection.id, IS_ADDED, not_planned, limit=AT_ONCE)
                 await mark_for_removal(connection, [each.document for each in listed])
                 if len(listed) < AT_ONCE:
                     break

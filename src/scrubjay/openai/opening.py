@@ -1,11 +1,11 @@
 """Which backend the settings ask for."""
 
-from scrubjay.backend.local import LocalBackend
-from scrubjay.backend.local_parts import Parts
-from scrubjay.backend.protocol import Backend
-from scrubjay.backend.relay import Address, Upstream
-from scrubjay.crawl.relay import Relay
+from scrubjay.crawler.relay import Relay
 from scrubjay.errors import ConfigurationError
+from scrubjay.openai.local import LocalBackend
+from scrubjay.openai.local_parts import Parts
+from scrubjay.openai.protocol import Backend
+from scrubjay.openai.relay import Address, Upstream
 from scrubjay.settings import Settings
 
 
@@ -28,7 +28,7 @@ def open_backend(settings: Settings, relay: Relay, parts: Parts) -> Backend:
         raise ConfigurationError(f"The setting 'openai_backend' asks for a remote inventory; set SCRUBJAY_{name}.")
     try:
         # Imported here because the SDK takes a second to import, and is not installed everywhere.
-        from scrubjay.backend.remote import RemoteBackend, open_client
+        from scrubjay.openai.remote import RemoteBackend, open_client
     except ImportError as error:
         raise ConfigurationError("A remote inventory needs a package: pip install 'scrubjay[openai]'") from error
     secret = key.get_secret_value()

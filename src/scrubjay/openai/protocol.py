@@ -8,7 +8,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from scrubjay.backend.relay import Passage, Relayed
+from scrubjay.openai.relay import Passage, Relayed
 
 Item = dict[str, Any]  # an OpenAI object
 Attributes = Mapping[str, str | float | bool]
@@ -54,11 +54,17 @@ class FileBody:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreFile:
-    """A file on its way into a vector store. `chunking_strategy` is OpenAI's; nothing means automatic."""
+    """A file that is added to a vector store. `chunking_strategy` is OpenAI's; None means automatic.
+
+    The last three are for files that Scrubjay itself fetched; a remote backend ignores them.
+    """
 
     file_id: str
     attributes: Attributes = field(default_factory=dict)
     chunking_strategy: Mapping[str, Any] | None = None
+    url: str | None = None  # where the content was fetched: the URL of its document
+    replaces: str | None = None  # the file in this store that has the older content of the same URL
+    is_extracted: bool = False  # the content is Markdown that our own extraction wrote; it is not extracted again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,9 +6,9 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from scrubjay.backend.relay import Relayed
-from scrubjay.ingest.texts import storable_text
+from scrubjay.documents.texts import storable_text
 from scrubjay.model.knowledge import Response
+from scrubjay.openai.relay import Relayed
 from scrubjay.storage.database import Database
 from scrubjay.storage.inventory import Responses
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import urlencode
 
-from scrubjay.crawl.relay import Relay, RelayAnswer, RelayRequest
+from scrubjay.crawler.relay import Relay, RelayAnswer, RelayRequest
 from scrubjay.errors import FetchFailed, UrlBlocked
 
 # Headers that belong to one connection, or tell who somebody is; neither is passed on.

@@ -9,7 +9,10 @@ import httpx2
 import openai
 from openai import AsyncAzureOpenAI, AsyncOpenAI, omit
 
-from scrubjay.backend.protocol import (
+from scrubjay.crawler.relay import Relay
+from scrubjay.errors import Conflict, FetchFailed, Forbidden, InvalidRequest, NotFound, ScrubjayError, Unavailable
+from scrubjay.model.tenant import DEFAULT_TENANT_ID
+from scrubjay.openai.protocol import (
     Attributes,
     FileBody,
     FileStatus,
@@ -20,9 +23,9 @@ from scrubjay.backend.protocol import (
     StoreSearch,
     Window,
 )
-from scrubjay.backend.relay import Address, Passage, Relayed, Upstream
-from scrubjay.backend.sdk_transport import RelayTransport
-from scrubjay.backend.values import (
+from scrubjay.openai.relay import Address, Passage, Relayed, Upstream
+from scrubjay.openai.sdk_transport import RelayTransport
+from scrubjay.openai.values import (
     AssistantChanges,
     AssistantValues,
     Values,
@@ -30,9 +33,6 @@ from scrubjay.backend.values import (
     VectorStoreValues,
     read_values,
 )
-from scrubjay.crawl.relay import Relay
-from scrubjay.errors import Conflict, FetchFailed, Forbidden, InvalidRequest, NotFound, ScrubjayError, Unavailable
-from scrubjay.model.tenant import DEFAULT_TENANT_ID
 
 SPOOL_BYTES = 1024 * 1024
 MAX_LISTED = 100  # that OpenAI gives at once, of most things

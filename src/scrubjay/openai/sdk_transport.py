@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import httpx2
 
-from scrubjay.crawl.relay import Relay, RelayAnswer, RelayRequest
+from scrubjay.crawler.relay import Relay, RelayAnswer, RelayRequest
 from scrubjay.errors import FetchFailed, UrlBlocked
 
 _FRAMING = frozenset({"host", "connection", "transfer-encoding"})

@@ -4,12 +4,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from scrubjay.backend.filters import Matches, read_filters
-from scrubjay.backend.ids import file_id_of
-from scrubjay.backend.local_stores import LocalStores
-from scrubjay.backend.protocol import Item, StoreSearch
-from scrubjay.backend.shapes import name_of
 from scrubjay.model.search import SearchRequest, SearchResult
+from scrubjay.openai.filters import Matches, read_filters
+from scrubjay.openai.ids import file_id_of
+from scrubjay.openai.local_stores import LocalStores
+from scrubjay.openai.protocol import Item, StoreSearch
+from scrubjay.openai.shapes import name_of
 from scrubjay.storage.documents import Documents
 from scrubjay.storage.inventory import VectorStoreFiles
 

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from scrubjay.backend.ids import file_id_of, store_id_of
-from scrubjay.backend.protocol import Item
-from scrubjay.backend.values import chunking_strategy_of
 from scrubjay.model.content import Collection, Document, DocumentStatus
 from scrubjay.model.knowledge import Assistant, InventoryFile, VectorStoreBatch
+from scrubjay.openai.ids import file_id_of, store_id_of
+from scrubjay.openai.protocol import Item
+from scrubjay.openai.values import chunking_strategy_of
 from scrubjay.storage.inventory import ListedFile, StoreCount
 
 STATUSES = ("in_progress", "completed", "failed", "cancelled")

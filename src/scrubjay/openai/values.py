@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator, model_validator
 
+from scrubjay.documents.texts import storable_text
 from scrubjay.errors import InvalidRequest
-from scrubjay.ingest.texts import storable_text
 from scrubjay.model.chunking import ChunkingOptions
 
 MAX_KEYS = 16

@@ -5,12 +5,12 @@ They are safe to repeat: each step leaves less to do, and a run that was cut off
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from scrubjay.backend.protocol import Backend, FileStatus, Item, Listed, StoreFile, Window
 from scrubjay.errors import NotFound, Unavailable
+from scrubjay.openai.protocol import Backend, FileStatus, Item, Listed, StoreFile, Window
 
 WHOLE_LIST = 100
 POLL_SECONDS = 0.25
@@ -32,24 +32,33 @@ async def silently(_: str) -> None:
     """Nobody wants to know."""
 
 
-async def every(fetch: Callable[[Window], Awaitable[Listed]], *, newest_first: bool = True) -> AsyncIterator[Item]:
-    """All items of a list, window by window."""
-    window = Window(limit=WHOLE_LIST, newest_first=newest_first)
+async def _every(fetch: Callable[[Window], Awaitable[Listed]]) -> list[Item]:
+    """All items of a list, newest first."""
+    window, found = Window(limit=WHOLE_LIST), list[Item]()
     while True:
         listed = await fetch(window)
-        for item in listed.items:
-            yield item
+        found += listed.items
         if not listed.has_more or not listed.items:
-            return
+            return found
         window = replace(window, after=str(listed.items[-1]["id"]))
 
 
-async def every_store_file(
+async def all_files(backend: Backend, tenant_id: str, *, purpose: str | None = None) -> list[Item]:
+    return await _every(lambda window: backend.files(tenant_id, window, purpose=purpose))
+
+
+async def all_vector_stores(backend: Backend, tenant_id: str) -> list[Item]:
+    return await _every(lambda window: backend.vector_stores(tenant_id, window))
+
+
+async def all_assistants(backend: Backend, tenant_id: str) -> list[Item]:
+    return await _every(lambda window: backend.assistants(tenant_id, window))
+
+
+async def all_store_files(
     backend: Backend, tenant_id: str, store_id: str, *, status: FileStatus | None = None
 ) -> list[Item]:
-    return [
-        item async for item in every(lambda window: backend.store_files(tenant_id, store_id, window, status=status))
-    ]
+    return await _every(lambda window: backend.store_files(tenant_id, store_id, window, status=status))
 
 
 async def wait_for_store_file(
@@ -72,7 +81,7 @@ async def delete_store(
     """Delete a vector store; with its files, these go first, everywhere."""
     await backend.vector_store(tenant_id, store_id)
     outcome = Outcome()
-    files = await every_store_file(backend, tenant_id, store_id) if with_files else []
+    files = await all_store_files(backend, tenant_id, store_id) if with_files else []
     for number, item in enumerate(files, 1):
         file_id = str(item["id"])
         await tell(f"[ {number} / {len(files)} ] Deleting file '{file_id}'...")
@@ -117,7 +126,7 @@ async def delete_response(
     tenant_id: str,
     response_id: str,
     *,
-    with_conversation: bool,
+    with_conversation: bool = False,
     dry_run: bool = False,
     tell: Tell = silently,
 ) -> Outcome:
@@ -138,7 +147,7 @@ async def delete_response(
 
 
 async def remove_file(
-    backend: Backend, tenant_id: str, store_id: str, file_id: str, *, globally: bool, dry_run: bool = False
+    backend: Backend, tenant_id: str, store_id: str, file_id: str, *, globally: bool = False, dry_run: bool = False
 ) -> Outcome:
     """Take a file out of a vector store, and if asked, delete it everywhere."""
     await backend.store_file(tenant_id, store_id, file_id)
@@ -162,12 +171,12 @@ async def replicate(
     """Have every target contain all files of all sources, each once; returns target → what changed."""
     wanted: dict[str, Item] = {}
     for store_id in dict.fromkeys(sources):
-        for item in await every_store_file(backend, tenant_id, store_id):
+        for item in await all_store_files(backend, tenant_id, store_id):
             wanted.setdefault(str(item["id"]), item)
     await tell(f"{len(wanted)} files in {len(set(sources))} source vector stores.")
     outcomes: dict[str, Outcome] = {}
     present = {
-        target: {str(item["id"]): item for item in await every_store_file(backend, tenant_id, target)}
+        target: {str(item["id"]): item for item in await all_store_files(backend, tenant_id, target)}
         for target in dict.fromkeys(targets)
     }
     for target, there in present.items():

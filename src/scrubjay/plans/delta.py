@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from scrubjay.model.plan import Change, Fate, LedgerEntry
 from scrubjay.model.source import SourceItem
-from scrubjay.operations.listing import FINGERPRINT, HASH, Row, item_of
+from scrubjay.plans.listing import FINGERPRINT, HASH, Row, item_of
 from scrubjay.storage.ledger import LedgerState
 
 NEW_AT_ONCE = 1000
@@ -45,6 +45,15 @@ def is_changed(item: SourceItem, known: LedgerEntry) -> bool:
         (item.last_modified_at, known.last_modified_at),
     )
     return any(now is not None and before is not None and now != before for now, before in told)
+
+
+def change_of(item: SourceItem, known: LedgerEntry | None) -> Change | None:
+    """What one item is beside what the ledger has of it; nothing when it did not change."""
+    if known is None or known.fate in (Fate.RETIRED, Fate.FAILED):
+        return Change.ADDED
+    if known.fingerprint == item.fingerprint or not is_changed(item, known):
+        return None
+    return Change.CHANGED
 
 
 async def compare(

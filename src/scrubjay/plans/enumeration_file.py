@@ -13,9 +13,10 @@ from typing import Any, TextIO
 
 from scrubjay.model.plan import Change, Fate, LedgerEntry, Operation, OperationItem, WorkState
 from scrubjay.model.source import SourceItem
+from scrubjay.plans.report import is_warning
 from scrubjay.storage.database import Database
 from scrubjay.storage.ledger import Ledger
-from scrubjay.storage.operation_items import OperationItems
+from scrubjay.storage.operation_items import PROBLEM_STATES, OperationItems
 
 _PRESENT = (Fate.PRESENT, Fate.FAILED)
 
@@ -56,8 +57,8 @@ class EnumerationFiles:
         file.write(f'  "Statistics": {json.dumps(statistics)}\n}}\n')
 
     def _parts(self, operation: Operation) -> list[tuple[str, str | None, Entries]]:
-        def items(change: Change | None = None, *states: WorkState) -> Entries:
-            return lambda: self._items(operation, change, states)
+        def items(change: Change | None = None, *states: WorkState, warnings: bool | None = None) -> Entries:
+            return lambda: self._items(operation, change, states, warnings)
 
         return [
             ("AllFiles", "Total", lambda: self._ledger(operation, touched=None)),
@@ -66,11 +67,12 @@ class EnumerationFiles:
             ("Deleted", "Deleted", items(Change.DELETED)),
             ("Unchanged", None, lambda: self._ledger(operation, touched=False)),
             ("Success", "Success", items(None, WorkState.DONE)),
-            ("Failed", "Failed", items(None, WorkState.FAILED)),
+            ("Failed", "Failed", items(None, WorkState.FAILED, warnings=False)),
+            ("Warnings", "Warnings", items(None, *PROBLEM_STATES, warnings=True)),
         ]
 
     async def _items(
-        self, operation: Operation, change: Change | None, states: tuple[WorkState, ...]
+        self, operation: Operation, change: Change | None, states: tuple[WorkState, ...], warnings: bool | None
     ) -> AsyncIterator[dict[str, Any]]:
         after = ""
         while True:
@@ -81,6 +83,8 @@ class EnumerationFiles:
             for item in page:
                 # What was taken in is not what was deleted; both succeeded.
                 if states and item.change is Change.DELETED:
+                    continue
+                if warnings is not None and _is_warning(item) is not warnings:
                     continue
                 yield describe(item)
             after = page[-1].key_hash
@@ -109,6 +113,11 @@ class EnumerationFiles:
             folder.rmdir()
 
 
+def _is_warning(item: OperationItem) -> bool:
+    """A link that answered with an error, or an item that was denied or left out; a failed object is none."""
+    return item.state is not WorkState.FAILED or is_warning(item.reason)
+
+
 async def _write_list(file: TextIO, name: str, entries: Entries) -> tuple[int, int]:
     number, size = 0, 0
     file.write(f'  "{name}": [')
@@ -130,6 +139,8 @@ def describe(item: OperationItem | LedgerEntry) -> dict[str, Any]:
         SHA256Hash=item.content_sha256,
         DocumentId=item.document_id,
         Error=item.error,
+        Reason=getattr(item, "reason", None),
+        HttpStatus=getattr(item, "http_status", None),
     )
 
 

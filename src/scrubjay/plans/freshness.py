@@ -20,7 +20,7 @@ async def expected_staleness(
     database: Database, plan_id: str, looked_at: datetime | None, now: datetime, *, sample: int = SAMPLE
 ) -> float:
     """How much of what a plan has is probably out of date. Of a large plan, a part of the keys speaks for all."""
-    from scrubjay.operations.change_rates import mean_rate, measure, staleness
+    from scrubjay.plans.change_rates import mean_rate, measure, staleness
 
     histories: list[LedgerHistory] = []
     async for page in _pages(database, plan_id, min(_PAGE, sample)):
@@ -35,7 +35,7 @@ async def choose_keys(
     database: Database, plan_id: str, looked_at: datetime | None, now: datetime, number: int
 ) -> list[tuple[float, str, str]]:
     """The keys that are most worth a look, best first: gain, hash, key."""
-    from scrubjay.operations.change_rates import gains, mean_rate, measure
+    from scrubjay.plans.change_rates import gains, mean_rate, measure
 
     mean: float | None = None
     best: list[tuple[float, str, str]] = []

@@ -91,17 +91,17 @@ def _row(item: SourceItem) -> Row:
     packed = marshal.dumps(
         (
             item.key, item.content_type, item.content_length, item.etag, item.sha256, item.sha1, item.md5,
-            None if modified is None else modified.timestamp(), item.text_sha256, item.unreadable,
+            None if modified is None else modified.timestamp(), item.text_sha256,
         )
     )  # fmt: skip
-    return item.key_hash, None if item.unreadable is not None else item.fingerprint, packed
+    return item.key_hash, None if item.problem is not None else item.fingerprint, packed
 
 
 def item_of(row: Row) -> SourceItem:
     packed = marshal.loads(row[PACKED])  # noqa: S302 - what this process packed
-    key, content_type, length, etag, sha256, sha1, md5, modified, text, unreadable = packed
+    key, content_type, length, etag, sha256, sha1, md5, modified, text = packed
     return SourceItem(
         key_hash=row[HASH], key=key, content_type=content_type, content_length=length, etag=etag, sha256=sha256,
         sha1=sha1, md5=md5, last_modified_at=None if modified is None else datetime.fromtimestamp(modified, UTC),
-        text_sha256=text, unreadable=unreadable,
+        text_sha256=text,
     )  # fmt: skip

@@ -1,20 +1,22 @@
-"""The second half of a run: what is new or changed is taken in, and what is gone ends (spec 000 §5.2.6, 8 to 10).
+"""What is new or changed becomes documents, and what is gone ends (spec 000 §5.2.6, 8 to 10).
 
-Each batch is read, ingested, and then noted in the ledger and on the operation's list in one transaction. A process
-that dies in between leaves the batch on the list; doing it again finds the documents as they should be.
+`follow` takes in what a crawl finds while it goes on; `run` does the rest when everything is listed. Each batch is
+read, ingested, and then noted in the ledger and on the operation's list in one transaction. A process that dies in
+between leaves the batch on the list; doing it again finds the documents as they should be.
 """
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 
 from sqlalchemy.exc import DBAPIError
 
-from scrubjay.connectors.source import Connector
-from scrubjay.connectors.web_events import MAX_ERROR_LENGTH, PAGE_EVENT
-from scrubjay.crawl.urls import host_of, parse_url
+from scrubjay.crawler.page_events import MAX_ERROR_LENGTH, PAGE_EVENT
+from scrubjay.documents.cleanup import retire
+from scrubjay.documents.ingester import Ingester
 from scrubjay.errors import (
     Conflict,
     ExtractionFailed,
@@ -25,17 +27,16 @@ from scrubjay.errors import (
     UrlInvalid,
 )
 from scrubjay.extract.pool import ExtractionPool
-from scrubjay.ingest.cleanup import retire
-from scrubjay.ingest.documents import Ingester
-from scrubjay.ingest.indexing import Indexer
+from scrubjay.index.indexing import Indexer
 from scrubjay.jobs.context import JobContext
 from scrubjay.model.clock import utc_now
-from scrubjay.model.content import DocumentSource, IncomingDocument, IngestOutcome
+from scrubjay.model.content import Document, DocumentSource, IncomingDocument, IngestOutcome
 from scrubjay.model.destination import Destination
 from scrubjay.model.extraction import Verdict
 from scrubjay.model.plan import Change, Fate, LedgerEntry, OperationItem, Plan, RepositoryType, WorkState
 from scrubjay.model.source import SourceContent, SourceItem
-from scrubjay.operations.site_crawl import note_ingested
+from scrubjay.model.urls import host_of, parse_url
+from scrubjay.sources.protocol import Connector
 from scrubjay.storage.blobs import BlobStore
 from scrubjay.storage.crawled_pages import CrawledPages
 from scrubjay.storage.database import Database
@@ -45,6 +46,7 @@ from scrubjay.storage.operation_items import OperationItems
 from scrubjay.telemetry import CrawlCounts, crawl_meter, get_logger
 
 BATCH = 32
+POLL_SECONDS = 0.3
 NOWHERE = "https://file.invalid/"  # where links of documents lead that have no address on the web
 
 log = get_logger(__name__)
@@ -68,8 +70,27 @@ class Settled:
     item: OperationItem
     document_id: str | None = None
     error: str | None = None
-    error_type: str = "source_unreadable"
+    reason: str | None = None  # why it was not taken in
     outcome: IngestOutcome | None = None  # of what was taken in
+    document: IncomingDocument | None = None
+
+    @property
+    def change(self) -> Change:
+        """What the item turned out to be: a document may already say what a plan finds for the first time."""
+        return Change.UNCHANGED if self.outcome is IngestOutcome.UNCHANGED else self.item.change
+
+
+class FolderSink(Protocol):
+    """Takes items in as files instead of documents (`domains/download.py`)."""
+
+    async def listed(self, *, is_complete: bool) -> None:
+        """The source was listed, and nothing is compared yet."""
+
+    async def take_in(self, batch: Sequence[OperationItem]) -> Sequence[Settled]:
+        """Fetch items; those that fail say why. Doing it again changes nothing."""
+
+    async def finish(self, operation_id: str) -> None:
+        """Everything is taken in, and what is gone was deleted from the ledger."""
 
 
 @dataclass(slots=True)
@@ -81,10 +102,32 @@ class Retrieval:
     destination: Destination
     rule_id: str | None
     parts: Parts
+    facts: Mapping[str, Any] = field(default_factory=dict)  # what the crawl counted, for the progress
+    sink: FolderSink | None = None  # where items become files
     _places: asyncio.Semaphore = field(init=False)
+    _over: asyncio.Event = field(init=False, default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
         self._places = asyncio.Semaphore(self.plan.max_drain_tasks)
+
+    async def follow(self) -> None:
+        """Take in what this job's crawl finds, until `stop` is called."""
+        plan = self.plan
+        wanted = [Change.ADDED] * plan.process_additions + [Change.CHANGED] * plan.process_updates
+        while not self._over.is_set() and wanted:
+            try:
+                taken = await self._step(wanted, self.context.job.id)
+            except (Conflict, DBAPIError, Unavailable) as error:
+                # The items stay on the list; whether the fault lasts is found out at the end.
+                await self.context.log(f"Pages are not taken in yet: {error}", level="warning")
+                taken = False
+            if not taken:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(POLL_SECONDS):
+                        await self._over.wait()
+
+    def stop(self) -> None:
+        self._over.set()
 
     async def run(self) -> None:
         """Additions, then updates, then deletions; each kind is done with before the next begins."""
@@ -99,30 +142,47 @@ class Retrieval:
                 async with self.context.transaction() as connection:
                     await OperationItems(connection).skip(self.operation_id, change)
                 continue
-            while batch := await self._next(change):
-                await (self._end(batch) if change is Change.DELETED else self._take_in(batch))
-                self.parts.indexer.wake()
+            while await self._step([change]):
                 await self.context.checkpoint()
                 await self._tell_progress()
 
-    async def _next(self, change: Change) -> Sequence[OperationItem]:
+    async def _step(self, changes: Sequence[Change], part_id: str | None = None) -> bool:
+        """Work off one batch; false when there is nothing to do."""
         async with self.parts.database.reading() as connection:
-            return await OperationItems(connection).pending(self.operation_id, change, BATCH)
+            batch = await OperationItems(connection).pending(self.operation_id, changes, BATCH, part_id=part_id)
+        if not batch:
+            return False
+        await (self._end(batch) if Change.DELETED in changes else self._take_in(batch))
+        self.parts.indexer.wake()
+        return True
 
     async def _tell_progress(self) -> None:
         async with self.parts.database.reading() as connection:
             tally = await OperationItems(connection).tally(self.operation_id)
         total = sum(count for count, _ in tally.values())
-        pending = sum(count for (_, state), (count, _) in tally.items() if state is WorkState.PENDING)
-        await self.context.progress(total - pending, total, "retrieving")
+        pending = sum(count for (_, state, _), (count, _) in tally.items() if state is WorkState.PENDING)
+        await self.context.progress(total - pending, total, "retrieving", **self.facts)
 
     async def _take_in(self, batch: Sequence[OperationItem]) -> None:
-        read = await asyncio.gather(*(self._read(item) for item in batch))
+        if self.sink is not None:
+            files = await self.sink.take_in(batch)
+            await self._note(files)
+            self._count(files, ())
+            return
+        read = await self._read_all(batch)
         settled = [each for each in read if isinstance(each, Settled)]
         incoming = [(item, each) for item, each in zip(batch, read, strict=True) if isinstance(each, IncomingDocument)]
         settled += await self._ingest(incoming)
         await self._note(settled)
         self._count(settled, incoming)
+
+    async def _read_all(self, batch: Sequence[OperationItem]) -> Sequence[IncomingDocument | Settled]:
+        items = [source_item(item) for item in batch]
+        read_many = getattr(self.connector, "read_many", None)
+        if read_many is None:
+            return await asyncio.gather(*map(self._read, batch, items))
+        contents = await read_many(items)
+        return await asyncio.gather(*map(self._prepare, batch, contents))
 
     def _count(self, settled: Sequence[Settled], read: Sequence[tuple[OperationItem, IncomingDocument]]) -> None:
         counts, kind = CrawlCounts(), self.plan.repository_type
@@ -133,24 +193,28 @@ class Retrieval:
             if each.outcome is not None:
                 note_ingested(counts, _site(each.item.key, kind), each.outcome)
             else:
-                counts.note_error(_site(each.item.key, kind), each.error_type)
+                counts.note_error(_site(each.item.key, kind), each.reason)
         crawl_meter.tell(self.context.job.id, counts)
 
-    async def _read(self, item: OperationItem) -> IncomingDocument | Settled:
-        """The item's content. One that cannot be read has no document yet; one that has no text has, and says why."""
+    async def _read(self, item: OperationItem, asked: SourceItem) -> IncomingDocument | Settled:
         async with self._places:
             try:
-                content = await self.connector.read(source_item(item))
+                content: SourceContent | ScrubjayError = await self.connector.read(asked)
             except (Unavailable, JobFailedForGood):
                 raise
             except ScrubjayError as error:
-                return Settled(item, None, error.message, getattr(error, "error_type", "source_unreadable"))
-            try:
-                return self._incoming(content if content.markdown is not None else await self._extract(content))
-            except (ExtractionFailed, InvalidRequest) as error:
-                failed = await self.parts.ingester.fail(self._incoming(content), error.message)
-                error_type = getattr(error, "error_type", "source_unreadable")
-                return Settled(item, failed.document_id, error.message, error_type)
+                content = error
+            return await self._prepare(item, content)
+
+    async def _prepare(self, item: OperationItem, content: SourceContent | ScrubjayError) -> IncomingDocument | Settled:
+        """A document to be. An item that cannot be read has none; one that has no text has, and says why."""
+        if isinstance(content, ScrubjayError):
+            return Settled(item, None, content.message, _reason(content))
+        try:
+            return self._incoming(content if content.markdown is not None else await self._extract(content))
+        except (ExtractionFailed, InvalidRequest) as error:
+            failed = await self.parts.ingester.fail(self._incoming(content), error.message)
+            return Settled(item, failed.document_id, error.message, _reason(error))
 
     def _incoming(self, content: SourceContent) -> IncomingDocument:
         destination = self.destination
@@ -164,6 +228,7 @@ class Retrieval:
             details=content.details,
             collection_id=destination.collection_id,
             plan_id=self.plan.id,
+            takes_over=not self.plan.is_one_off,
             operation_id=self.operation_id,
             rule_id=self.rule_id,
             parent_url=content.parent_url,
@@ -209,17 +274,19 @@ class Retrieval:
                 item, document = incoming[0]
                 log.exception("object not ingested", key=item.key)
                 failed = await self.parts.ingester.fail(document, f"{type(error).__name__}: {error}")
-                reason = failed.error or "It could not be ingested."
-                return [Settled(item, failed.document_id, reason, outcome=failed.outcome)]
+                sentence = failed.error or "It could not be taken in."
+                return [Settled(item, failed.document_id, sentence, "ingest", outcome=failed.outcome)]
             return [settled for each in incoming for settled in await self._ingest([each])]
         return [
             Settled(
                 item,
                 each.document_id,
                 each.error if each.outcome is IngestOutcome.FAILED else None,
+                "empty_page" if each.outcome is IngestOutcome.FAILED else None,
                 outcome=each.outcome,
+                document=document,
             )
-            for (item, _), each in zip(incoming, done, strict=True)
+            for (item, document), each in zip(incoming, done, strict=True)
         ]
 
     async def _note(self, settled: Sequence[Settled]) -> None:
@@ -234,8 +301,10 @@ class Retrieval:
                 [
                     {
                         "key_hash": each.item.key_hash,
+                        "change": each.change,
                         "state": WorkState.DONE if each.error is None else WorkState.FAILED,
                         "document_id": each.document_id,
+                        "reason": each.reason,
                         "error": each.error,
                     }
                     for each in settled
@@ -291,26 +360,59 @@ class Retrieval:
         )
 
     async def _end(self, batch: Sequence[OperationItem]) -> None:
-        """The source has these no more, and so we have them no more; what they said can be looked back at."""
+        """The source no longer has these. Their documents end, unless another plan still has them; versions stay."""
         hashes = {item.key_hash for item in batch}
         async with self.context.transaction() as connection:
-            entries = await Ledger(connection).by_hashes(self.plan.id, hashes)
+            ledger, documents = Ledger(connection), Documents(connection)
+            entries = await ledger.by_hashes(self.plan.id, hashes)
             ids = [entry.document_id for entry in entries.values() if entry.document_id is not None]
-            known = await Documents(connection).by_ids(ids)
-            await retire(connection, [each for each in known.values() if each.deleted_at is None])
-            await Ledger(connection).set_fate(
+            holders = await ledger.other_holders(self.plan.id, ids, but=hashes)
+            known = await documents.by_ids(ids)
+            for document_id, holder in holders.items():
+                if known[document_id].plan_id == self.plan.id != holder:
+                    await documents.hand_over(document_id, holder)
+            ending = [each for each in known.values() if each.id not in holders and is_crawled(each)]
+            await retire(connection, [each for each in ending if each.deleted_at is None])
+            await ledger.release([each.id for each in ending])
+            await ledger.set_fate(
                 self.plan.id, hashes, Fate.RETIRED, missing_runs=0, last_operation_id=self.operation_id
             )
             await CrawledPages(connection).remove(self.plan.id, hashes)
             await OperationItems(connection).settle(
                 self.operation_id,
                 [
-                    {"key_hash": item.key_hash, "state": WorkState.DONE, "document_id": _document_of(entries, item)}
+                    {
+                        "key_hash": item.key_hash,
+                        "change": item.change,
+                        "state": WorkState.DONE,
+                        "document_id": _document_of(entries, item),
+                        "reason": item.reason,
+                        "error": item.error,
+                    }
                     for item in batch
                 ],
             )
             await self.context.tell(connection, [_told_of_end(item) for item in batch])
         await self.context.announce()
+
+
+def is_crawled(document: Document) -> bool:
+    """A document that somebody uploaded or sent to the API stays when a site no longer has its page."""
+    return document.source is DocumentSource.CRAWL
+
+
+def _reason(error: ScrubjayError) -> str:
+    return str(getattr(error, "error_type", "source_unreadable"))
+
+
+def note_ingested(counts: CrawlCounts, host: str, outcome: IngestOutcome) -> None:
+    """Count for the metrics what became of a page that was taken in."""
+    if outcome in (IngestOutcome.ADDED, IngestOutcome.CHANGED):
+        counts.note_inserted(host)
+    elif outcome is IngestOutcome.UNCHANGED:
+        counts.note_deduped(host)
+    elif outcome is IngestOutcome.FAILED:
+        counts.note_error(host, "ingest")
 
 
 def _site(key: str, kind: str) -> str:
@@ -323,8 +425,12 @@ def _site(key: str, kind: str) -> str:
 
 def _told(settled: Settled) -> tuple[str, Mapping[str, Any]]:
     item = settled.item
-    status = "updated" if item.change is Change.CHANGED else "inserted"
-    facts = {**_place(item), "document_id": settled.document_id}
+    statuses = {Change.CHANGED: "updated", Change.UNCHANGED: "deduped"}
+    status = statuses.get(settled.change, "inserted")
+    facts: dict[str, Any] = {**_place(item), "document_id": settled.document_id}
+    if settled.document is not None:
+        facts["title"] = settled.document.title
+        facts["extraction_method"] = settled.document.details.get("extraction_method")
     if settled.error is not None:
         return PAGE_EVENT, {**facts, "status": "failed", "error": settled.error[:MAX_ERROR_LENGTH]}
     return PAGE_EVENT, {**facts, "status": status}

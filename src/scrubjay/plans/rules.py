@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-from scrubjay.connectors.web_config import chunking_of_config
 from scrubjay.errors import InvalidRequest, NotFound
 from scrubjay.model.chunking import ChunkStrategy, read_chunking
 from scrubjay.model.content import IngestionRule
 from scrubjay.model.destination import Destination
 from scrubjay.model.plan import Plan
+from scrubjay.sources.web_config import chunking_of_config
 from scrubjay.storage.configs import CrawlConfigs
 from scrubjay.storage.database import Database
 from scrubjay.storage.rules import IngestionRules
@@ -35,14 +35,15 @@ async def read_destination(database: Database, plan: Plan) -> tuple[Destination,
     """Where the plan's documents go, and the rule that says so."""
     settings = plan.ingestion_settings
     if settings.ingestion_rule_id is None:
-        return Destination.to(settings.collection_id, chunking=await _config_chunking(database, plan)), None
+        chunking = settings.chunking or await _config_chunking(database, plan)
+        return Destination.to(settings.collection_id, settings.tags, chunking), None
     try:
         async with database.reading() as connection:
             rule = await IngestionRules(connection).get(plan.tenant_id, settings.ingestion_rule_id)
     except NotFound as error:
         raise InvalidRequest(f"The plan's ingestion rule is gone: {error.message}", field="IngestionRuleId") from error
     return (
-        Destination.to(settings.collection_id or rule.collection_id, rule.labels, chunking_of(rule)),
+        Destination.to(settings.collection_id or rule.collection_id, (*rule.labels, *settings.tags), chunking_of(rule)),
         rule.id,
     )
 

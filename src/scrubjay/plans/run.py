@@ -5,8 +5,9 @@ ledger. So a run that is stopped or killed goes on where it was. The ledger alon
 did not see its whole source deletes nothing.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping, Sequence
-from contextlib import aclosing
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,7 @@ from typing import Any
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from scrubjay.connectors.registry import connector_type
-from scrubjay.connectors.source import Connector, ConnectorType, Tools
-from scrubjay.connectors.web_source import forget_crawl
+from scrubjay.crawler.sharded_run import SHARD_KIND
 from scrubjay.errors import (
     Conflict,
     JobCancelRequested,
@@ -30,12 +29,10 @@ from scrubjay.errors import (
 from scrubjay.jobs.context import JobContext
 from scrubjay.jobs.kinds import JobKind
 from scrubjay.model.clock import utc_now
-from scrubjay.model.content import OutboxEvent
+from scrubjay.model.content import IngestOutcome, OutboxEvent
 from scrubjay.model.plan import (
     ENDED_STATES,
     Change,
-    Fate,
-    LedgerEntry,
     Operation,
     OperationItem,
     OperationState,
@@ -43,17 +40,22 @@ from scrubjay.model.plan import (
     Trigger,
     WorkState,
 )
-from scrubjay.model.source import SourceItem
-from scrubjay.operations.begin import KIND, LOOK_KIND
-from scrubjay.operations.delta import Findings, compare
-from scrubjay.operations.enumeration_file import EnumerationFiles, describe_item
-from scrubjay.operations.filters import is_system_file, matches_filter
-from scrubjay.operations.freshness import choose_keys
-from scrubjay.operations.listing import SortedListing
-from scrubjay.operations.retrieval import Parts, Retrieval
-from scrubjay.operations.rules import read_destination
-from scrubjay.operations.timing import SLICES_PER_DAY
-from scrubjay.storage.ledger import Ledger, LedgerState
+from scrubjay.model.source import Problem, SourceItem
+from scrubjay.plans.begin import KIND, PREVIEW_KIND
+from scrubjay.plans.comparing import WRITTEN_AT_ONCE, Comparison, work_item
+from scrubjay.plans.delta import change_of
+from scrubjay.plans.enumeration_file import EnumerationFiles, describe_item
+from scrubjay.plans.filters import is_system_file, matches_filter
+from scrubjay.plans.freshness import choose_keys
+from scrubjay.plans.listing import SortedListing
+from scrubjay.plans.report import ItemOutcome, ItemTally, RunReport, is_warning, state_of
+from scrubjay.plans.retrieval import FolderSink, Parts, Retrieval
+from scrubjay.plans.rules import read_destination
+from scrubjay.plans.timing import SLICES_PER_DAY
+from scrubjay.sources.protocol import Connector, ConnectorType, Tools
+from scrubjay.sources.registry import connector_type
+from scrubjay.sources.web import forget_crawl
+from scrubjay.storage.ledger import Ledger
 from scrubjay.storage.operation_items import OperationItems
 from scrubjay.storage.operations import Operations
 from scrubjay.storage.outbox import Outbox
@@ -63,15 +65,24 @@ from scrubjay.telemetry import get_logger
 REVISITED_SHARE = 0.7  # of an adaptive run's requests; the rest is for pages that are new
 RECOVERED = "Recovered during startup"
 MESSAGE_LENGTH = 2000
-WRITTEN_AT_ONCE = 1000  # rows of one transaction, which others wait for
-Tally = Mapping[tuple[Change, WorkState], tuple[int, int]]  # → how many items, and their bytes
+LOGGED_PROBLEMS = 200  # in the job's log; the report has all of them
+MAX_PROBLEMS = 20
 
 log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
+class FolderTarget:
+    """Where a run of a domain's source gets its items from, and the folder that they go to."""
+
+    type: ConnectorType
+    connector: Any  # lists like a Connector; the sink fetches
+    sink: FolderSink
+
+
+@dataclass(frozen=True, slots=True)
 class PlanRuns:
-    """The job kind `operation`."""
+    """The job kinds `crawl`, `crawl_shard` and `preview`."""
 
     parts: Parts
     tools: Tools
@@ -80,64 +91,119 @@ class PlanRuns:
 
     @property
     def kinds(self) -> tuple[JobKind, ...]:
-        look = JobKind(name=LOOK_KIND, handler=self.look, max_retries=0, is_waited_for=True, notifies=False)
-        return (JobKind(name=KIND, handler=self.run), look)
+        return (
+            JobKind(name=KIND, handler=self.run),
+            JobKind(name=SHARD_KIND, handler=self.run_shard, is_shared_out=True, notifies=False),
+            JobKind(name=PREVIEW_KIND, handler=self.preview, max_retries=0, is_waited_for=True, notifies=False),
+        )
 
-    async def look(self, context: JobContext) -> Mapping[str, Any]:
+    async def preview(self, context: JobContext) -> Mapping[str, Any]:
         """List the beginning of a source, and change nothing: what a run would see."""
         limit = int(context.payload["limit"])
-        try:
-            async with self.parts.database.reading() as connection:
-                plan = await Plans(connection).get(context.job.tenant_id, str(context.payload["plan_id"]))
-        except NotFound as error:
-            raise JobFailedForGood(error.message) from error
+        plan = await self._plan(context)
         kind = connector_type(plan.repository_type)
         connector: Any = kind.open(plan, self.tools)
         objects: list[dict[str, Any]] = []
         try:
             async with aclosing(connector.enumerate(context, limit)) as items:
                 async for item in items:
-                    if item.unreadable is None and not (kind.skips_system_files and is_system_file(item.key)):
+                    if item.problem is None and not (kind.skips_system_files and is_system_file(item.key)):
                         objects.append({**describe_item(item), "IsFolder": item.is_folder})
+                    elif item.problem is not None and not item.problem.is_gone:
+                        connector.problems.append(f"{item.key}: {item.problem.message}")
                     if len(objects) >= limit:
                         break
+            if not objects and connector.problems:
+                raise JobFailedForGood(f"The source could not be listed. {connector.problems[0]}")
             return {"objects": objects, "problems": connector.problems[:20]}
         except ScrubjayError as error:
-            if isinstance(error, JobInterrupted):
+            if isinstance(error, JobInterrupted | JobFailedForGood):
                 raise
             raise JobFailedForGood(error.message) from error
         finally:
             await connector.close()
 
     async def run(self, context: JobContext) -> Mapping[str, Any]:
+        plan = await self._plan(context)
+        operation = await self._operation(context)
+        if operation.state in ENDED_STATES:
+            operation = await self._reopen(context, plan, operation)
+        return await _Run(self, context, plan, operation).go()
+
+    async def run_into(
+        self, context: JobContext, plan: Plan, operation: Operation, target: FolderTarget
+    ) -> Mapping[str, Any]:
+        """A run inside another job, which fills a folder."""
+        return await _Run(self, context, plan, operation, target).go()
+
+    async def run_shard(self, context: JobContext) -> Mapping[str, Any]:
+        """One shard of a crawl: it takes in the pages that it finds, and its parent job does the rest."""
+        plan = await self._plan(context)
+        run = _Run(self, context, plan, await self._operation(context))
+        connector: Any = connector_type(plan.repository_type).open(plan, self.tools)
+        async with run.following(connector):
+            summary: Mapping[str, Any] = await connector.crawl_shard(context)
+        return summary
+
+    async def _plan(self, context: JobContext) -> Plan:
         try:
             async with self.parts.database.reading() as connection:
-                plan = await Plans(connection).get(context.job.tenant_id, str(context.payload["plan_id"]))
-                operation = await Operations(connection).get(
-                    context.job.tenant_id, str(context.payload["operation_id"])
-                )
+                return await Plans(connection).get(context.job.tenant_id, str(context.payload["plan_id"]))
+        except KeyError as error:
+            raise JobFailedForGood("An older version queued this crawl; start it again.") from error
         except NotFound as error:
-            raise JobFailedForGood(f"There is nothing to run any more: {error.message}") from error
-        if operation.state in ENDED_STATES:
-            raise JobFailedForGood("The run is over; start the plan for another one.")
-        return await _Run(self, context, plan, operation).go()
+            raise JobFailedForGood(f"The plan of this run is gone: {error.message}") from error
+
+    async def _operation(self, context: JobContext) -> Operation:
+        try:
+            async with self.parts.database.reading() as connection:
+                return await Operations(connection).get(context.job.tenant_id, str(context.payload["operation_id"]))
+        except NotFound as error:
+            raise JobFailedForGood(f"The run is gone: {error.message}") from error
+
+    async def _reopen(self, context: JobContext, plan: Plan, operation: Operation) -> Operation:
+        """A run that failed or was cancelled goes on when its job is retried: from its frontier, or else anew."""
+        if operation.state is OperationState.SUCCESS:
+            raise JobFailedForGood("The run has succeeded; start the plan for another one.")
+        changes: dict[str, Any] = {"state": OperationState.STARTING, "finished_at": None, "status_message": None}
+        async with context.transaction() as connection:
+            if not await Plans(connection).take(plan, operation.id, utc_now()):
+                raise JobFailedForGood("The plan is running already; wait for that run, or stop it.")
+            if context.state.get("phase") == "retrieving":
+                await context.remember(connection, {})
+                changes |= {"enumeration_started_at": None}
+            await OperationItems(connection).clear_failed(operation.id)
+            await Operations(connection).change(operation.id, updated_at=utc_now(), **changes)
+        return replace(operation, **changes)
 
 
 class _Run:
-    def __init__(self, runs: PlanRuns, context: JobContext, plan: Plan, operation: Operation) -> None:
+    def __init__(
+        self,
+        runs: PlanRuns,
+        context: JobContext,
+        plan: Plan,
+        operation: Operation,
+        target: FolderTarget | None = None,
+    ) -> None:
         self._runs = runs
         self._context = context
         self._plan = plan
         self._operation = operation
-        self._type: ConnectorType = connector_type(plan.repository_type)
+        self._target = target
+        self._sink = None if target is None else target.sink
+        self._type: ConnectorType = connector_type(plan.repository_type) if target is None else target.type
         self._messages: list[str] = list(context.state.get("messages") or [])
-        self._is_partial = operation.trigger is Trigger.ADAPTIVE
+        self._is_partial = operation.trigger in (Trigger.ADAPTIVE, Trigger.TARGETED)
+        self._keeps_items = plan.ingestion_settings.keeps_items
+        self._gone = 0  # items that the source says do not exist
+        self._logged = 0
 
     async def go(self) -> Mapping[str, Any]:
         """The whole run, and how it ends: well, stopped by somebody, put off until something is back, or failed."""
         try:
             await self._begin()
-            connector = self._type.open(self._plan, self._runs.tools)
+            connector = self._open()
             try:
                 if self._context.state.get("phase") != "retrieving":
                     await self._enumerate(connector)
@@ -153,15 +219,23 @@ class _Run:
         except (JobInterrupted, Conflict, DBAPIError, Unavailable) as error:
             if isinstance(error, JobInterrupted) or self._context.job.retry_count < self._context.job.max_retries:
                 raise  # it goes on later, from where it is
-            await self._end(OperationState.FAILED, f"Given up after several tries: {error}")
+            await self._end(OperationState.FAILED, f"Failed after {self._context.job.max_retries + 1} tries: {error}")
             raise
+        except _RunFailed as error:
+            raise JobFailedForGood(error.message, result=error.result) from error
         except Exception as error:
             if not isinstance(error, ScrubjayError):
                 log.exception("a run failed", plan_id=self._plan.id)
             message = error.message if isinstance(error, ScrubjayError) else f"{type(error).__name__}: {error}"
-            await self._end(OperationState.FAILED, message)
+            result = await self._end(OperationState.FAILED, message)
             # Not tried again: the plan stands still by now, and its next run begins anew.
-            raise JobFailedForGood(message) from error
+            raise JobFailedForGood(message, result=result) from error
+
+    def _open(self) -> Connector:
+        if self._target is not None:
+            connector: Connector = self._target.connector
+            return connector
+        return self._type.open(self._plan, self._runs.tools)
 
     async def _begin(self) -> None:
         if self._operation.started_at is None:
@@ -170,16 +244,22 @@ class _Run:
             self._say(RECOVERED)
 
     async def _enumerate(self, connector: Connector) -> None:
-        """List everything, and note what differs from the ledger as the work of this operation."""
+        """List everything, and note what differs from the ledger as the work of this run."""
         if self._operation.enumeration_started_at is None:
             await self._change(state=OperationState.ENUMERATING, enumeration_started_at=utc_now())
+        async with self._context.transaction() as connection:
+            await OperationItems(connection).clear_undone(self._operation.id, with_work=not self._type.streams)
         listing = SortedListing(self._runs.spool_folder)
         try:
-            objects, size = await self._list(connector, listing)
-            is_complete = self._type.lists_everything and not self._is_partial and not connector.problems
+            async with self.following(connector):
+                objects, size = await self._list(connector, listing)
             for problem in connector.problems[:5]:
                 self._say(problem)
+            is_complete = self._type.lists_everything and not self._is_partial and not connector.problems
+            if self._sink is not None:
+                await self._sink.listed(is_complete=is_complete)
             await self._compare(
+                connector,
                 listing,
                 objects_enumerated=objects,
                 bytes_enumerated=size,
@@ -189,156 +269,120 @@ class _Run:
         finally:
             listing.close()
 
+    @asynccontextmanager
+    async def following(self, connector: Any) -> AsyncIterator[None]:
+        """Meanwhile, pages become documents as the crawl finds them."""
+        if self._sink is not None or not (self._type.streams and self._keeps_items):
+            yield
+            return
+        connector.found = self._note_found
+        retrieval = await self._retrieval(connector)
+        following = asyncio.create_task(retrieval.follow())
+        try:
+            yield
+        finally:
+            # Not cancelled: a cancellation can be lost in a library, and a batch that has begun is finished anyway.
+            retrieval.stop()
+            with suppress(JobTakenOver):
+                await following
+
+    async def _note_found(self, connection: AsyncConnection, items: Sequence[SourceItem]) -> None:
+        """Put pages that are new or changed on the list, in the transaction that stores them."""
+        wanted = [item for item in items if matches_filter(item, self._plan.filter)]
+        known = await Ledger(connection).by_hashes(self._plan.id, {item.key_hash for item in wanted})
+        part_id, rows = self._context.job.id, []
+        for item in wanted:
+            change = change_of(item, known.get(item.key_hash))
+            if change is not None:
+                rows.append(replace(work_item(self._operation, change, item), part_id=part_id))
+        await OperationItems(connection).put(rows)
+
     async def _list(self, connector: Connector, listing: SortedListing) -> tuple[int, int]:
         objects, size = 0, 0
+        problems: list[OperationItem] = []
         async with aclosing(self._items(connector)) as items:
             async for item in items:
                 if item.is_folder or (self._type.skips_system_files and is_system_file(item.key)):
                     continue
-                if item.unreadable is None:
+                if item.problem is not None:
+                    problems.append(self._unread(item, item.problem))
+                    if len(problems) >= WRITTEN_AT_ONCE:
+                        await self._write_problems(problems)
+                    if item.problem.is_gone:
+                        self._gone += 1
+                        continue
+                else:
                     objects += 1
                     size += item.content_length or 0
                     if not matches_filter(item, self._plan.filter):
                         continue
                 if listing.add(item):
                     await listing.spill()
+        await self._write_problems(problems)
         return objects, size
+
+    def _unread(self, item: SourceItem, problem: Problem) -> OperationItem:
+        return replace(
+            work_item(self._operation, Change.UNREAD, item),
+            state=state_of(problem),
+            reason=problem.reason[:64],
+            error=problem.message[:MESSAGE_LENGTH],
+            http_status=problem.http_status,
+            attempts=problem.attempts,
+        )
+
+    async def _write_problems(self, problems: list[OperationItem]) -> None:
+        if problems:
+            async with self._context.transaction() as connection:
+                await OperationItems(connection).put(problems)
+        for item in problems[: max(0, LOGGED_PROBLEMS - self._logged)]:
+            self._context.note(
+                "job.log", level="warning", message=f"{item.key}: {item.error}", reason=item.reason, state=item.state
+            )
+        self._logged += len(problems)
+        problems.clear()
 
     async def _items(self, connector: Any) -> AsyncGenerator[SourceItem]:
         items: AsyncGenerator[SourceItem]
-        if self._is_partial:
+        if self._operation.trigger is Trigger.ADAPTIVE:
             plan = self._plan
             budget = max(1, (plan.schedule.requests_per_day or SLICES_PER_DAY) // SLICES_PER_DAY)
             number = max(1, int(budget * REVISITED_SHARE))
             chosen = await choose_keys(self._runs.parts.database, plan.id, plan.last_complete_at, utc_now(), number)
             items = connector.revisit(self._context, chosen, budget)
+        elif self._operation.trigger is Trigger.TARGETED:
+            items = connector.visit(self._context, list(self._context.payload["urls"]))
         else:
             items = connector.enumerate(self._context)
         async with aclosing(items):
             async for item in items:
                 yield item
 
-    async def _compare(self, listing: SortedListing, **counts: Any) -> None:
-        """Write the operation's list of changes, and decide about what is missing."""
-        complete = bool(counts["is_complete"])
-        async with self._context.transaction() as connection:
-            await OperationItems(connection).clear(self._operation.id)
-        known = fresh = unchanged = unreadable = 0
-        async for found in compare(listing.rows(), self._ledger_pages(), self._recall):
-            known += found.known
-            unchanged += len(found.unchanged)
-            unreadable += found.unreadable
-            fresh += sum(1 for _, _, missing_runs, _ in found.missing if missing_runs == 0)
-            await self._note_findings(found, may_delete=complete or self._is_partial)
-            await self._context.checkpoint()
-        if unreadable:
-            self._say(f"{unreadable} objects could not be read this time; what they said before is kept.")
-        withheld = self._withholding(known, fresh, listing.count) if complete or self._is_partial else None
-        if withheld is not None:
-            self._say(withheld)
-        await self._settle_missing(withheld is not None, nothing_seen=not listing.count)
-        await self._switch_phase(objects_unchanged=unchanged, **counts)
-
-    async def _ledger_pages(self) -> AsyncIterator[Sequence[LedgerState]]:
-        after, asked_by = "", self._context.job.id if self._is_partial else None
-        while True:
-            async with self._runs.parts.database.reading() as connection:
-                page = await Ledger(connection).states(self._plan.id, after=after, asked_by=asked_by)
-            if not page:
-                return
-            yield page
-            after = page[-1][0]
-
-    async def _recall(self, hashes: Collection[str]) -> Mapping[str, LedgerEntry]:
-        async with self._runs.parts.database.reading() as connection:
-            return await Ledger(connection).by_hashes(self._plan.id, hashes)
-
-    async def _note_findings(self, found: Findings, *, may_delete: bool) -> None:
-        rows = [self._work(change, item) for change, item in found.changes]
-        missing = found.missing if may_delete else []
-        if not (rows or missing or found.returned or (self._is_partial and found.unchanged)):
-            return
-        async with self._context.transaction() as connection:
-            ledger = Ledger(connection)
-            await ledger.set_fate(self._plan.id, found.returned, Fate.PRESENT, missing_runs=0)
-            if self._is_partial:
-                await ledger.note_unchanged(self._plan.id, found.unchanged, utc_now())
-            entries = await ledger.by_hashes(self._plan.id, {key_hash for key_hash, *_ in missing})
-            for key_hash, _, missing_runs, _ in missing:
-                entry = entries[key_hash]
-                # Missing for the first time: whether that is believed depends on how many are.
-                first = missing_runs == 0 or missing_runs < self._plan.deletion.grace_runs
-                rows.append(
-                    OperationItem(
-                        operation_id=self._operation.id,
-                        key_hash=entry.key_hash,
-                        tenant_id=entry.tenant_id,
-                        key=entry.key,
-                        change=Change.DELETED,
-                        state=WorkState.SKIPPED if first else WorkState.PENDING,
-                        content_type=entry.content_type,
-                        content_length=entry.content_length,
-                        etag=entry.etag,
-                        content_sha256=entry.content_sha256,
-                        last_modified_at=entry.last_modified_at,
-                        document_id=entry.document_id,
-                    )
-                )
-        for start in range(0, len(rows), WRITTEN_AT_ONCE):
-            async with self._context.transaction() as connection:
-                await OperationItems(connection).add_many(rows[start : start + WRITTEN_AT_ONCE])
-
-    def _work(self, change: Change, item: SourceItem) -> OperationItem:
-        return OperationItem(
-            operation_id=self._operation.id,
-            key_hash=item.key_hash,
-            tenant_id=self._plan.tenant_id,
-            key=item.key,
-            change=change,
-            content_type=(item.content_type or "")[:255] or None,
-            content_length=item.content_length,
-            etag=item.etag,
-            content_sha256=item.sha256,
-            content_sha1=item.sha1,
-            content_md5=item.md5,
-            text_sha256=item.text_sha256,
-            last_modified_at=item.last_modified_at,
+    async def _compare(self, connector: Any, listing: SortedListing, **counts: Any) -> None:
+        """Write the run's list of changes, and decide about what is missing."""
+        comparison = Comparison(
+            self._context, self._plan, self._operation, self._runs.parts.database, is_partial=self._is_partial
         )
+        if self._keeps_items:  # pages that become nothing are not in the ledger
+            await comparison.note(listing, is_complete=bool(counts["is_complete"]), gone=self._gone)
+        for message in comparison.messages:
+            self._say(message)
+        async with self._runs.parts.database.reading() as connection:
+            taken = await OperationItems(connection).count_taken(self._operation.id)
+        # What was taken in while it was listed is as the ledger says by now.
+        counts["objects_unchanged"] = max(0, comparison.unchanged - taken)
+        if not self._keeps_items:
+            counts["objects_unchanged"] = int(connector.summary.get("unchanged") or 0)
+        await self._switch_phase(connector, **counts)
 
-    def _withholding(self, known: int, fresh: int, seen: int) -> str | None:
-        """Why nothing is deleted now although much is missing: an outage looks the same."""
-        if not fresh or self._context.payload.get("confirm_deletions"):
-            return None
-        settings = self._plan.deletion
-        if not seen:
-            return (
-                f"Deletions are withheld: the listing is empty, where {known} objects are known. "
-                "Run the plan with confirmed deletions if they are really gone."
-            )
-        if fresh > max(settings.min_missing_items, settings.max_missing_share * known):
-            return (
-                f"Deletions are withheld: {fresh} of {known} objects are missing at once. "
-                "They are deleted when the next complete run misses them too, or deletions are confirmed."
-            )
-        return None
-
-    async def _settle_missing(self, is_withheld: bool, *, nothing_seen: bool) -> None:
-        """Believe that what is missing for the first time is gone, unless that is withheld or has to last longer."""
-        confirmed = bool(self._context.payload.get("confirm_deletions"))
-        async with self._context.transaction() as connection:
-            if confirmed or (not is_withheld and self._plan.deletion.grace_runs == 0):
-                await OperationItems(connection).unskip(self._operation.id, Change.DELETED)
-            elif is_withheld and nothing_seen:
-                await OperationItems(connection).skip(self._operation.id, Change.DELETED)
-
-    async def _switch_phase(self, **counts: Any) -> None:
+    async def _switch_phase(self, connector: Any, **counts: Any) -> None:
         """From here on, what was listed is not listed again; the same transaction notes what stays missing."""
         operation_id = self._operation.id
         async with self._context.transaction() as connection:
             if not self._plan.process_deletions:
                 await OperationItems(connection).skip(operation_id, Change.DELETED)
             tally = await OperationItems(connection).tally(operation_id)
-            withheld = tally.get((Change.DELETED, WorkState.SKIPPED), (0, 0))[0]
+            withheld = _sum(tally, (Change.DELETED, WorkState.SKIPPED))[0]
             if counts["objects_enumerated"]:
                 await Ledger(connection).note_missing(self._plan.id, operation_id)
             changes = {**counts, "objects_withheld": withheld, "retrieval_started_at": utc_now()}
@@ -349,31 +393,83 @@ class _Run:
                 await forget_crawl(
                     connection, self._plan.id, self._context.job.id, complete=bool(counts["is_complete"])
                 )
-            state: dict[str, Any] = {"phase": "retrieving", "messages": self._messages}
+            state: dict[str, Any] = {
+                "phase": "retrieving",
+                "messages": self._messages,
+                "problems": connector.problems[:MAX_PROBLEMS],
+                "limits": dict(getattr(connector, "limits", {})),
+                "crawl": dict(getattr(connector, "summary", {})),
+            }
             if "tally" in self._context.state:  # what the crawl did at each host, for those who look at the run later
                 state["tally"] = self._context.state["tally"]
             await self._context.remember(connection, state)
         self._operation = replace(self._operation, state=OperationState.RETRIEVING, **changes)
 
-    async def _retrieve(self, connector: Connector) -> None:
+    async def _retrieval(self, connector: Connector) -> Retrieval:
         destination, rule_id = await read_destination(self._runs.parts.database, self._plan)
-        await Retrieval(
-            self._context, self._plan, self._operation.id, connector, destination, rule_id, self._runs.parts
-        ).run()
+        more = tuple(tag for tag in self._context.payload.get("tags") or () if tag not in destination.tags)
+        destination = replace(destination, tags=(*destination.tags, *more))
+        facts = crawl_facts(self._context.state.get("crawl") or {})
+        return Retrieval(
+            self._context,
+            self._plan,
+            self._operation.id,
+            connector,
+            destination,
+            rule_id,
+            self._runs.parts,
+            facts,
+            self._sink,
+        )
+
+    async def _retrieve(self, connector: Connector) -> None:
+        if self._keeps_items:
+            await (await self._retrieval(connector)).run()
         await self._change(retrieval_finished_at=utc_now())
 
     async def _finish(self) -> Mapping[str, Any]:
+        if self._sink is not None:
+            await self._sink.finish(self._operation.id)
+        report, first = await self._report()
+        failure = report.failure(self._plan.max_failed_share, first)
+        if self._sink is not None and first is None and self._operation.is_complete:
+            failure = None  # a library may well be empty
+        if report.objects_failed:
+            self._say(f"{report.objects_failed} objects failed; they are tried again in the next run.")
+        if report.warnings:
+            self._say(f"{report.warnings} links answered with an error.")
+        state = OperationState.FAILED if failure or report.objects_failed else OperationState.SUCCESS
+        result = await self._end(state, failure)
+        if failure is not None:
+            raise _RunFailed(failure, result)
+        return result
+
+    async def _report(self) -> tuple[RunReport, OperationItem | None]:
+        """What became of everything so far, and the first item that was not taken in."""
         async with self._runs.parts.database.reading() as connection:
-            tally = await OperationItems(connection).tally(self._operation.id)
-        failed = sum(count for (_, state), (count, _) in tally.items() if state is WorkState.FAILED)
-        if failed:
-            self._say(f"{failed} objects failed; they are tried again in the next run.")
-        return await self._end(OperationState.FAILED if failed else OperationState.SUCCESS, None)
+            items = OperationItems(connection)
+            tally = await items.tally(self._operation.id)
+            problems = await items.problems(self._operation.id, limit=1)
+        state = self._context.state
+        report = RunReport.read(
+            tally,
+            unchanged=self._operation.objects_unchanged,
+            limits=dict(state.get("limits") or {}),
+            is_complete=self._operation.is_complete,
+            problems=tuple(state.get("problems") or ()),
+        )
+        if not self._keeps_items:
+            crawl = state.get("crawl") or state.get("tally") or {}
+            new = int(crawl.get("pages") or 0) - int(crawl.get("unchanged") or 0)
+            report = replace(report, counts={**report.counts, ItemOutcome.ADDED: new})
+        return report, problems[0] if problems else None
 
     async def _end(self, state: OperationState, message: str | None) -> Mapping[str, Any]:
-        """The last word: counts, the enumeration file, and the plan stands still again."""
+        """The last word: the report, the counts, the enumeration file, and the plan stands still again."""
         if message:
             self._say(message)
+        report, _ = await self._report()
+        self._context.note("job.log", level="info", message=f"The run ends: {report.summary()}.")
         path = await self._write_file()
         now = utc_now()
         async with self._context.transaction() as connection:
@@ -383,6 +479,7 @@ class _Run:
                 "state": state,
                 "status_message": " ".join(self._messages)[:MESSAGE_LENGTH] or None,
                 "enumeration_file": path,
+                "report": report.dump(),
                 "finished_at": now,
                 "updated_at": now,
             }
@@ -394,16 +491,32 @@ class _Run:
             if self._operation.is_complete and state in (OperationState.SUCCESS, OperationState.FAILED):
                 plan_changes["last_complete_at"] = self._operation.enumeration_started_at or now
             await Plans(connection).end_run(self._plan.id, self._operation.id, **plan_changes)
-            await self._tell(connection, tally)
-        return {"operation_id": self._operation.id, **{name: changes[name] for name in sorted(changes)}}
-
-    async def _tell(self, connection: AsyncConnection, tally: Tally) -> None:
-        """Others hear of a run that changed something; what failed to be taken in does not count."""
-        changed = {
-            name: tally.get((change, WorkState.DONE), (0, 0))[0]
-            for name, change in (("added", Change.ADDED), ("changed", Change.CHANGED), ("removed", Change.DELETED))
+            await self._tell(connection, report)
+        counted = {name: changes[name] for name in sorted(changes) if name.startswith(("objects_", "bytes_"))}
+        return {
+            **self._crawl_result(report, tally),
+            "plan_id": self._plan.id,
+            "operation_id": self._operation.id,
+            **counted,
+            "message": changes["status_message"],
+            "report": changes["report"],
         }
-        if any(changed.values()):
+
+    def _crawl_result(self, report: RunReport, tally: ItemTally) -> dict[str, Any]:
+        """What a crawl counted, in the words of those who follow its job."""
+        state = self._context.state
+        crawl = {**(state.get("tally") or {}), **(state.get("crawl") or {})}
+        if self._keeps_items:
+            failed = _sum(tally, (Change.ADDED, WorkState.FAILED), (Change.CHANGED, WorkState.FAILED))[0]
+            counts = {str(outcome): report.counts.get(ItemOutcome(outcome), 0) for outcome in IngestOutcome}
+            crawl["documents"] = {**counts, str(IngestOutcome.FAILED): failed}
+        return crawl
+
+    async def _tell(self, connection: AsyncConnection, report: RunReport) -> None:
+        """Webhooks hear of a run that changed something."""
+        changes = (ItemOutcome.ADDED, ItemOutcome.CHANGED, ItemOutcome.REMOVED)
+        changed = {str(outcome): report.counts.get(outcome, 0) for outcome in changes}
+        if any(changed.values()) and self._keeps_items and not self._plan.is_one_off:
             facts = {"plan_id": self._plan.id, "name": self._plan.name, "operation_id": self._operation.id, **changed}
             event = OutboxEvent(tenant_id=self._plan.tenant_id, topic="plan.changed", payload=facts)
             await Outbox(connection).add(event)
@@ -426,19 +539,37 @@ class _Run:
             self._context.note("job.log", level="info", message=message)
 
 
-def count_changes(tally: Tally) -> dict[str, int]:
+class _RunFailed(ScrubjayError):
+    """The run has ended and got nothing, or too little."""
+
+    def __init__(self, message: str, result: Mapping[str, Any]) -> None:
+        super().__init__(message)
+        self.result = result
+
+
+def crawl_facts(crawl: Mapping[str, Any]) -> dict[str, Any]:
+    """What the progress of a crawl goes on to say while its pages are taken in."""
+    names = ("pages", "failed", "skipped", "unchanged", "duplicates", "discovered", "bytes", "depth", "errors")
+    return {name: crawl[name] for name in names if name in crawl}
+
+
+def _sum(tally: ItemTally, *wanted: tuple[Change, WorkState]) -> tuple[int, int]:
+    found = [numbers for (change, state, _), numbers in tally.items() if (change, state) in wanted]
+    return sum(number for number, _ in found), sum(size for _, size in found)
+
+
+def count_changes(tally: ItemTally) -> dict[str, int]:
     """An operation's counters, from what became of its items."""
     counts: dict[str, int] = {}
 
-    def put(name: str, *wanted: tuple[Change, WorkState]) -> None:
-        found = [tally.get(each, (0, 0)) for each in wanted]
-        counts[f"objects_{name}"] = sum(number for number, _ in found)
-        counts[f"bytes_{name}"] = sum(size for _, size in found)
+    def put(name: str, found: tuple[int, int]) -> None:
+        counts[f"objects_{name}"], counts[f"bytes_{name}"] = found
 
     tried = (WorkState.PENDING, WorkState.DONE, WorkState.FAILED)
-    put("added", *((Change.ADDED, state) for state in tried))
-    put("updated", *((Change.CHANGED, state) for state in tried))
-    put("deleted", (Change.DELETED, WorkState.DONE))
-    put("success", (Change.ADDED, WorkState.DONE), (Change.CHANGED, WorkState.DONE))
-    put("failed", *((change, WorkState.FAILED) for change in Change))
+    put("added", _sum(tally, *((Change.ADDED, state) for state in tried)))
+    put("updated", _sum(tally, *((Change.CHANGED, state) for state in tried)))
+    put("deleted", _sum(tally, (Change.DELETED, WorkState.DONE)))
+    put("success", _sum(tally, (Change.ADDED, WorkState.DONE), (Change.CHANGED, WorkState.DONE)))
+    taken_in = {key: numbers for key, numbers in tally.items() if not is_warning(key[2])}
+    put("failed", _sum(taken_in, *((change, WorkState.FAILED) for change in Change)))
     return counts

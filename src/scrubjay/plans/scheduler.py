@@ -15,11 +15,12 @@ from scrubjay.errors import Conflict, ScrubjayError
 from scrubjay.jobs.signals import JobSignals
 from scrubjay.model.clock import utc_now
 from scrubjay.model.job import JobState
-from scrubjay.model.plan import ENDED_STATES, OperationState, Plan, Trigger
-from scrubjay.operations.begin import begin_run
-from scrubjay.operations.enumeration_file import EnumerationFiles
-from scrubjay.operations.run import RECOVERED
-from scrubjay.operations.timing import latest_plausible
+from scrubjay.model.plan import ENDED_STATES, OperationState, Plan, PlanState, Trigger
+from scrubjay.plans.begin import begin_run
+from scrubjay.plans.enumeration_file import EnumerationFiles
+from scrubjay.plans.run import RECOVERED
+from scrubjay.plans.timing import latest_plausible
+from scrubjay.storage.crawled_pages import CrawledPages
 from scrubjay.storage.database import Database
 from scrubjay.storage.jobs import Jobs
 from scrubjay.storage.operations import Operations
@@ -152,7 +153,17 @@ class PlanScheduler:
                 removed += len(old)
                 if not old:
                     break
+            await self._remove_forgotten(plan)
         return removed
+
+    async def _remove_forgotten(self, plan: Plan) -> None:
+        """Remove a one-off plan that no later crawl finds again, once its last run is gone; documents stay."""
+        if not plan.is_one_off or plan.crawl_key is not None or plan.state is PlanState.RUNNING:
+            return
+        async with self._database.writing() as connection:
+            if await Operations(connection).newest(plan.id) is None:
+                await CrawledPages(connection).remove_scope(plan.id)
+                await Plans(connection).delete(plan.tenant_id, plan.id)
 
     async def _plans(self) -> AsyncIterator[Plan]:
         after = ""

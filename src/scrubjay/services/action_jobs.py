@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from scrubjay.domains.job_files import JobFiles
-from scrubjay.domains.job_stream import StreamState, describe_event, describe_job, render, result_of, stream_state
+from scrubjay.domains.job_stream import describe_event, describe_job, render, result_of, stream_state
 from scrubjay.errors import Conflict, InvalidRequest, NotFound
 from scrubjay.jobs import control
 from scrubjay.jobs.kinds import JobKinds
@@ -186,9 +186,8 @@ class ActionJobService:
         """Forget a finished job, with its log and its file; returns what it was."""
         require(principal, Scope.WRITE)
         numbered, job = await self._find(principal, job_id)
-        state = stream_state(job)
-        if state not in (StreamState.COMPLETED, StreamState.CANCELLED):
-            raise Conflict(f"Cannot delete {state} job '{numbered.id}'; cancel it first.")
+        if not job.is_finished:
+            raise Conflict(f"Cannot delete {stream_state(job)} job '{numbered.id}'; cancel it first.")
         described = await self._describe(numbered, job)
         if not dry_run:
             await self._jobs.delete(principal, job.id)

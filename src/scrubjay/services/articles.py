@@ -5,17 +5,17 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from scrubjay.connectors.web_job import KIND
-from scrubjay.connectors.web_store import markdown_of, unpack_details
-from scrubjay.crawl.urls import hash_url, host_of, normal_form, normalize_url, parse_url
+from scrubjay.crawler.page_store import markdown_of, unpack_details
+from scrubjay.documents.ingester import Ingester
 from scrubjay.errors import InvalidRequest
 from scrubjay.extract.paywall import is_paywalled
-from scrubjay.ingest.documents import Ingester
 from scrubjay.model.clock import utc_now
 from scrubjay.model.content import DocumentSource, IncomingDocument, IngestOutcome
 from scrubjay.model.crawling import CrawledPage
 from scrubjay.model.job import Job, JobState
 from scrubjay.model.tenant import Principal, Scope
+from scrubjay.model.urls import hash_url, host_of, normal_form, normalize_url, parse_url
+from scrubjay.plans.begin import KIND
 from scrubjay.services.access import require
 from scrubjay.services.crawls import CrawlService
 from scrubjay.storage.collections import Collections
@@ -96,7 +96,7 @@ class ArticleService:
     async def of_job(self, principal: Principal, job: Job, limit: int = MAX_ARTICLES) -> list[Article]:
         """What a crawl brought, at most so many, in no particular order."""
         if job.kind != KIND:
-            return []  # a plan's pages are documents of the plan
+            return []
         mode = str((job.payload.get("spec") or {}).get("mode") or "concurrent")
         found: list[Article] = []
         async for page in self._crawls.pages(principal, job.id):

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from scrubjay.backups.take import BackupTaker, Taken, Tell
 from scrubjay.errors import Forbidden
 from scrubjay.model.tenant import DEFAULT_TENANT_ID, Principal, Scope
 from scrubjay.services.access import require
 from scrubjay.services.acts import note_act
+from scrubjay.storage.backups.take import BackupTaker, Taken, Tell
 from scrubjay.storage.database import Database
 from scrubjay.telemetry import get_logger
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import stamina
 
-from scrubjay.crawl.fetcher import FetchRequest, FetchResponse, Network
-from scrubjay.crawl.urls import parse_url
+from scrubjay.crawler.fetcher import FetchRequest, FetchResponse, Network
 from scrubjay.errors import Conflict, FetchFailed, InvalidRequest, NotFound, Unavailable, UrlBlocked
 from scrubjay.model.agent import Agent
 from scrubjay.model.page import Page
 from scrubjay.model.tenant import Principal, Scope
+from scrubjay.model.urls import parse_url
 from scrubjay.services.access import require
 from scrubjay.services.acts import note_act
 from scrubjay.services.tools import ToolService

@@ -12,6 +12,7 @@ from scrubjay.model.content import Collection, Tag
 from scrubjay.model.tenant import Principal, Scope
 from scrubjay.services.access import require
 from scrubjay.services.acts import note_act
+from scrubjay.services.reading import read_item, read_page
 from scrubjay.storage.collections import CollectionRow, Collections
 from scrubjay.storage.database import Database
 from scrubjay.storage.documents import DocumentRow, Documents
@@ -47,18 +48,11 @@ class CollectionService:
             return await Collections(connection).add(collection)
 
     async def all(self, principal: Principal) -> Sequence[Collection]:
-        require(principal, Scope.READ)
-        async with self._database.reading() as connection:
-            collections = Collections(connection)
-            found = await collections.page(
-                collections.of_tenant(principal.tenant_id), limit=MAX_LISTED, order=[CollectionRow.name.asc()]
-            )
-        return found.items
+        by_name = [CollectionRow.name.asc()]
+        return (await read_page(self._database, principal, Collections, limit=MAX_LISTED, order=by_name)).items
 
     async def get(self, principal: Principal, collection_id: str) -> Collection:
-        require(principal, Scope.READ)
-        async with self._database.reading() as connection:
-            return await Collections(connection).get(principal.tenant_id, collection_id)
+        return await read_item(self._database, principal, Collections, collection_id)
 
     async def find_or_create(self, principal: Principal, name: str) -> Collection:
         """The collection of this name or id; one that is missing is made."""
@@ -117,11 +111,7 @@ class CollectionService:
             return await Tags(connection).add(Tag(tenant_id=principal.tenant_id, name=clean_tag(name)))
 
     async def list_tags(self, principal: Principal) -> Sequence[Tag]:
-        require(principal, Scope.READ)
-        async with self._database.reading() as connection:
-            tags = Tags(connection)
-            found = await tags.page(tags.of_tenant(principal.tenant_id), limit=MAX_LISTED, order=[TagRow.name.asc()])
-        return found.items
+        return (await read_page(self._database, principal, Tags, limit=MAX_LISTED, order=[TagRow.name.asc()])).items
 
     async def tag_usage(self, principal: Principal) -> Mapping[str, int]:
         require(principal, Scope.READ)
@@ -129,9 +119,7 @@ class CollectionService:
             return await Tags(connection).usage(principal.tenant_id)
 
     async def get_tag(self, principal: Principal, tag_id: str) -> Tag:
-        require(principal, Scope.READ)
-        async with self._database.reading() as connection:
-            return await Tags(connection).get(principal.tenant_id, tag_id)
+        return await read_item(self._database, principal, Tags, tag_id)
 
     async def rename_tag(self, principal: Principal, tag_id: str, name: str) -> Tag:
         require(principal, Scope.WRITE)

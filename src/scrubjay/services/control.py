@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from scrubjay.crawl.urls import parse_url
 from scrubjay.errors import InvalidRequest
 from scrubjay.model.crawl_spec import CrawlMode, Extent, read_spec
 from scrubjay.model.destination import Destination
@@ -13,6 +12,7 @@ from scrubjay.model.ids import new_id
 from scrubjay.model.job import Job, JobEvent, JobPriority
 from scrubjay.model.plan import Plan, RepositoryType
 from scrubjay.model.tenant import Principal, Scope
+from scrubjay.model.urls import parse_url
 from scrubjay.services.access import require
 from scrubjay.services.collections import clean_tag
 from scrubjay.services.crawls import CrawlService

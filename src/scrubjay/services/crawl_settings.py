@@ -8,21 +8,22 @@ from typing import Any
 
 from croniter import croniter
 
-from scrubjay.connectors.web_config import describe_config, seal_headers
-from scrubjay.connectors.web_job import WebCrawler
-from scrubjay.crawl.fetcher import FetchRequest
-from scrubjay.crawl.proxies import ProxyPool, ProxyServer
-from scrubjay.crawl.urls import normalize_url, parse_url
+from scrubjay.crawler.fetcher import FetchRequest
+from scrubjay.crawler.proxies import ProxyPool, ProxyServer
+from scrubjay.crawler.web_crawler import WebCrawler
 from scrubjay.errors import InvalidRequest, NotFound, ScrubjayError
 from scrubjay.model.clock import utc_now
 from scrubjay.model.crawling import CrawlConfig, HostSettings, Proxy
 from scrubjay.model.page import Page
 from scrubjay.model.plan import IngestionSettings, IntervalType, Plan, RepositoryType, ScheduleSettings
 from scrubjay.model.tenant import Principal, Scope
-from scrubjay.operations.timing import next_due
+from scrubjay.model.urls import parse_url
+from scrubjay.plans.timing import next_due
 from scrubjay.services.access import require
 from scrubjay.services.acts import note_act
+from scrubjay.services.reading import read_item, read_page
 from scrubjay.services.webhooks import HIDDEN
+from scrubjay.sources.web_config import describe_config, seal_headers
 from scrubjay.storage.collections import Collections
 from scrubjay.storage.configs import CrawlConfigs
 from scrubjay.storage.database import Database
@@ -70,18 +71,14 @@ class CrawlSettingsService:
         return describe_config(config, self._crawler.secrets, **values)
 
     async def configs(self, principal: Principal, *, limit: int, offset: int) -> Page[CrawlConfig]:
-        require(principal, Scope.READ)
-        async with self._database.reading() as connection:
-            configs = CrawlConfigs(connection)
-            return await configs.page(configs.of_tenant(principal.tenant_id), limit=limit, offset=offset)
+        return await read_page(self._database, principal, CrawlConfigs, limit=limit, offset=offset)
 
     async def config(self, principal: Principal, config_id: str | None) -> CrawlConfig:
         """The config of this id; without one, the built-in default."""
         require(principal, Scope.READ)
         if config_id is None:
             return CrawlConfig(tenant_id=principal.tenant_id, name="default")
-        async with self._database.reading() as connection:
-            return await CrawlConfigs(connection).get(principal.tenant_id, config_id)
+        return await read_item(self._database, principal, CrawlConfigs, config_id)
 
     async def change_config(self, principal: Principal, config_id: str, **changes: Any) -> CrawlConfig:
         require(principal, Scope.WRITE)
@@ -120,16 +117,11 @@ class CrawlSettingsService:
 
     async def hosts(self, principal: Principal, *, limit: int, offset: int) -> Page[HostSettings]:
         """The hosts that something is set for."""
-        require(principal, Scope.READ)
-        async with self._database.reading() as connection:
-            hosts = Hosts(connection)
-            return await hosts.page(hosts.of_tenant(principal.tenant_id), limit=limit, offset=offset)
+        return await read_page(self._database, principal, Hosts, limit=limit, offset=offset)
 
     async def known_host(self, principal: Principal, host: str) -> HostSettings:
         """What is set for a host; NotFound where nothing is."""
-        require(principal, Scope.READ)
-        async with self._database.reading() as connection:
-            return await Hosts(connection).get(principal.tenant_id, _check_host(host))
+        return await read_item(self._database, principal, Hosts, _check_host(host))
 
     async def forget_host(self, principal: Principal, host: str) -> None:
         """Treat a host like any other again."""
@@ -172,15 +164,10 @@ class CrawlSettingsService:
         return tuple(sealed)
 
     async def proxies(self, principal: Principal, *, limit: int, offset: int) -> Page[Proxy]:
-        require(principal, Scope.READ)
-        async with self._database.reading() as connection:
-            proxies = Proxies(connection)
-            return await proxies.page(proxies.of_tenant(principal.tenant_id), limit=limit, offset=offset)
+        return await read_page(self._database, principal, Proxies, limit=limit, offset=offset)
 
     async def proxy(self, principal: Principal, proxy_id: str) -> Proxy:
-        require(principal, Scope.READ)
-        async with self._database.reading() as connection:
-            return await Proxies(connection).get(principal.tenant_id, proxy_id)
+        return await read_item(self._database, principal, Proxies, proxy_id)
 
     async def change_proxy(self, principal: Principal, proxy_id: str, **changes: Any) -> Proxy:
         require(principal, Scope.WRITE)
@@ -257,30 +244,21 @@ class CrawlSettingsService:
             return await Plans(connection).add(plan)
 
     def _start_url(self, text: str) -> str:
-        url = normalize_url(text)
-        self._crawler.network.guard.check_host(parse_url(url).host)
-        return url
+        url = parse_url(text)
+        self._crawler.network.guard.check_host(url.host)
+        return url.text
 
     async def _check_parts(self, principal: Principal, config_id: str | None, collection_id: str | None) -> None:
         await self.config(principal, config_id)
         if collection_id is not None:
-            async with self._database.reading() as connection:
-                await Collections(connection).get(principal.tenant_id, collection_id)
+            await read_item(self._database, principal, Collections, collection_id)
 
     async def sources(self, principal: Principal, *, limit: int, offset: int) -> Page[Plan]:
-        require(principal, Scope.READ)
-        async with self._database.reading() as connection:
-            return await Plans(connection).page(
-                PlanRow.tenant_id == principal.tenant_id,
-                PlanRow.repository_type == RepositoryType.WEB,
-                limit=limit,
-                offset=offset,
-            )
+        sites = (PlanRow.repository_type == RepositoryType.WEB, PlanRow.is_one_off.is_(False))
+        return await read_page(self._database, principal, Plans, *sites, limit=limit, offset=offset)
 
     async def source(self, principal: Principal, source_id: str) -> Plan:
-        require(principal, Scope.READ)
-        async with self._database.reading() as connection:
-            return await Plans(connection).get(principal.tenant_id, source_id)
+        return await read_item(self._database, principal, Plans, source_id)
 
     async def change_source(self, principal: Principal, source_id: str, **changes: Any) -> Plan:
         require(principal, Scope.WRITE)
@@ -303,6 +281,7 @@ class CrawlSettingsService:
                 name=changes.get("name", plan.name),
                 is_active=changes.get("is_active", plan.is_active),
                 repository_settings=settings,
+                crawl=None if "url_pattern" in changes else plan.crawl,
                 ingestion_settings=plan.ingestion_settings.model_copy(update={"collection_id": collection_id}),
                 schedule=schedule,
                 next_crawl_at=due,

@@ -1,18 +1,16 @@
 """Crawls as doors see them: start one, find one to resume, read what it brought, fetch a single page."""
 
-import hashlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Any
 
-from scrubjay.connectors.web_job import DISCOVERY_KIND, KIND, WebCrawler, seal_spec
-from scrubjay.connectors.web_store import markdown_of, unpack_details
-from scrubjay.crawl.fetcher import Fetcher, FetchRequest, FetchResponse, next_hop
-from scrubjay.crawl.politeness import Manners, Politeness
-from scrubjay.crawl.relevance import Relevance
-from scrubjay.crawl.robots import Robots
-from scrubjay.crawl.urls import normalize_url, parse_url
+from scrubjay.crawler.fetcher import Fetcher, FetchRequest, FetchResponse, next_hop
+from scrubjay.crawler.page_store import markdown_of, unpack_details
+from scrubjay.crawler.politeness import Manners, Politeness
+from scrubjay.crawler.relevance import Relevance
+from scrubjay.crawler.robots import Robots
+from scrubjay.crawler.web_crawler import DISCOVERY_KIND, WebCrawler, seal_spec
 from scrubjay.errors import FetchFailed, HostBlocked, InvalidRequest, NotFound
 from scrubjay.extract.boilerplate import SiteMemory
 from scrubjay.model.crawl_spec import CrawlMode, CrawlSpec, Extent
@@ -20,16 +18,18 @@ from scrubjay.model.crawling import CrawledPage
 from scrubjay.model.destination import Destination
 from scrubjay.model.discovery import DiscoverySpec
 from scrubjay.model.extraction import Extraction, ExtractOptions
-from scrubjay.model.job import FINISHED_STATES, Job, JobPriority
+from scrubjay.model.job import Job, JobPriority, JobState
 from scrubjay.model.tenant import Principal, Scope
+from scrubjay.model.urls import normalize_url, parse_url
+from scrubjay.plans.begin import KIND, CrawlOrder, RunOptions, begin_crawl, crawl_key
 from scrubjay.services.access import require
 from scrubjay.services.jobs import JobService
 from scrubjay.storage.collections import Collections
 from scrubjay.storage.crawled_pages import CrawledPages
-from scrubjay.storage.jobs import JobRow, Jobs
+from scrubjay.storage.jobs import Jobs
+from scrubjay.storage.operations import Operations
+from scrubjay.storage.plans import Plans
 from scrubjay.storage.site_memories import SiteMemories
-
-RESUMABLE_JOBS = 200
 
 
 class CrawlService:
@@ -46,30 +46,39 @@ class CrawlService:
         destination: Destination | None = None,
         webhook: Mapping[str, Any] | None = None,
         notes: Mapping[str, Any] | None = None,
+        max_retries: int | None = None,
     ) -> Job:
-        """Check what can be checked at once, and leave the rest to a job. With a destination, pages are ingested.
+        """Run a one-off plan for these addresses, or the plan that owns them.
 
-        `webhook` is whom the end of this job is told, as `WebhookService.of_job` describes it. `notes` are for
-        whoever looks at the job; the crawl does not read them.
+        With a destination, pages become documents.
+        `webhook` is called at the end of this job, as `WebhookService.of_job` describes it. `notes` are shown with
+        the job; the crawl does not read them.
         """
         require(principal, Scope.WRITE)
         for number, text in enumerate(spec.start_urls):
             url = parse_url(text, field=f"start_urls.{number}")
             self._crawler.network.guard.check_host(url.host)
         await self._require_open(principal, spec)
-        spec = self._with_shards(spec)
-        payload: dict[str, Any] = {
-            "spec": seal_spec(spec, self._crawler.secrets),
-            "scope_id": crawl_scope(principal.tenant_id, spec),
-        }
+        if max_retries is not None and not 0 <= max_retries <= 10:
+            raise InvalidRequest("max_retries must be between 0 and 10.", field="max_retries")
         if destination is not None:
             await self._check_destination(principal, destination)
-            payload["ingest"] = destination.dump()
-        if webhook is not None:
-            payload["webhook"] = webhook
+        spec = self._with_shards(spec)
+        payload: dict[str, Any] = {} if webhook is None else {"webhook": webhook}
         if notes:
             payload["notes"] = dict(notes)
-        return await self._jobs.submit(principal, KIND, payload, priority=priority)
+        options = RunOptions(priority=priority, submitted_by=principal.key_id, max_retries=max_retries, payload=payload)
+        order = CrawlOrder(
+            tenant_id=principal.tenant_id,
+            crawl=seal_spec(spec, self._crawler.secrets),
+            key=_key(principal, spec, destination),
+            destination=destination,
+            may_join=_may_join(spec),
+        )
+        async with self._crawler.database.writing() as connection:
+            job = await begin_crawl(connection, order, options)
+        await self._jobs.tell()
+        return job
 
     def _with_shards(self, spec: CrawlSpec) -> CrawlSpec:
         """As many shards as were asked for, or as the setting says; no more than there can be hosts."""
@@ -117,20 +126,21 @@ class CrawlService:
             stored = await SiteMemories(connection).newest_of_host(principal.tenant_id, host)
         return None if stored is None else SiteMemory.from_bytes(stored.memory)
 
-    async def find_unfinished(self, principal: Principal, spec: CrawlSpec) -> Job | None:
-        """The newest crawl from these start URLs that is not done: paused, failed, or cut off."""
+    async def find_unfinished(
+        self, principal: Principal, spec: CrawlSpec, collection_id: str | None = None
+    ) -> Job | None:
+        """The last crawl from these start URLs if it is not done: paused, failed, or cut off."""
         require(principal, Scope.READ)
-        scope_id = crawl_scope(principal.tenant_id, spec)
+        key = _key(principal, spec, Destination.to(collection_id))
         async with self._crawler.database.reading() as connection:
-            found = await Jobs(connection).page(
-                JobRow.tenant_id == principal.tenant_id,
-                JobRow.kind == KIND,
-                limit=RESUMABLE_JOBS,
-                order=[JobRow.created_at.desc(), JobRow.id.desc()],
-            )
-        own = [job for job in found.items if job.payload.get("scope_id") == scope_id]
-        # Only the newest matters: what came before it was given up for it.
-        return own[0] if own and (own[0].state not in FINISHED_STATES or own[0].error is not None) else None
+            plan = await Plans(connection).find_by_crawl_key(principal.tenant_id, key)
+            newest = None if plan is None else await Operations(connection).newest(plan.id)
+            job = None
+            if newest is not None and newest.job_id is not None:
+                job = await Jobs(connection).find_by_id(newest.job_id)
+        if job is None or job.state is JobState.COMPLETED:
+            return None
+        return job
 
     async def pages(self, principal: Principal, job_id: str) -> AsyncIterator[CrawledPage]:
         """What a crawl brought or confirmed, in no particular order."""
@@ -209,22 +219,19 @@ def score_urls(
     return sorted((each for each in scored if each[1] >= threshold), key=lambda each: (-each[1], each[0]))
 
 
-def crawl_scope(tenant_id: str, spec: CrawlSpec) -> str:
-    """Crawls that name the same scope, or else start at the same URLs, know each other's pages.
-
-    The tenant is part of it: whatever scope somebody names, it is never another tenant's.
-    """
-    if spec.scope_id is not None:
-        return _scope("named", tenant_id, spec.scope_id)
+def _key(principal: Principal, spec: CrawlSpec, destination: Destination | None) -> str:
+    collection_id = None if destination is None else destination.collection_id
     try:
-        starts = sorted(normalize_url(url) for url in spec.start_urls)
+        return crawl_key(principal.tenant_id, spec.scope_id, spec.start_urls, collection_id)
     except InvalidRequest as error:
         raise InvalidRequest(error.message, field="start_urls") from error
-    return _scope("site", tenant_id, *starts)
 
 
-def _scope(*parts: str) -> str:
-    return "site_" + hashlib.sha256("\n".join(parts).encode()).hexdigest()[:27]
+def _may_join(spec: CrawlSpec) -> bool:
+    """Whether these are exact pages that any plan would crawl the same way."""
+    if spec.follow_links and spec.max_depth > 0:
+        return False
+    return spec.scope_id is None and not (spec.auth or spec.headers or spec.proxy_id or spec.user_agent or spec.refresh)
 
 
 def page_record(page: CrawledPage) -> dict[str, Any]:

@@ -12,13 +12,12 @@ from typing import Any
 from sqlalchemy import ColumnElement, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from scrubjay.crawl.urls import MAX_URL_LENGTH, hash_url, normalize_url, registrable_domain
+from scrubjay.documents.chunking import compile_pattern
+from scrubjay.documents.cleanup import mark_for_removal, restore, retire
+from scrubjay.documents.identity import document_address, natural_key
+from scrubjay.documents.texts import TextStore, storable_text
+from scrubjay.documents.uploads import INGEST_KIND, MAX_UPLOAD_BYTES, REINDEX_KIND
 from scrubjay.errors import Conflict, Forbidden, InvalidRequest, NotFound
-from scrubjay.ingest.chunking import compile_pattern
-from scrubjay.ingest.cleanup import mark_for_removal, retire
-from scrubjay.ingest.document_writer import document_address, natural_key
-from scrubjay.ingest.texts import TextStore, storable_text
-from scrubjay.ingest.uploads import INGEST_KIND, MAX_UPLOAD_BYTES, REINDEX_KIND
 from scrubjay.model.chunking import ChunkingOptions
 from scrubjay.model.clock import utc_now
 from scrubjay.model.content import (
@@ -33,6 +32,7 @@ from scrubjay.model.content import (
 from scrubjay.model.job import FINISHED_STATES, Job
 from scrubjay.model.page import Page
 from scrubjay.model.tenant import DEFAULT_TENANT_ID, Principal, Scope
+from scrubjay.model.urls import MAX_URL_LENGTH, hash_url, normalize_url, registrable_domain
 from scrubjay.services.access import require
 from scrubjay.services.acts import note_act
 from scrubjay.services.collections import clean_tag
@@ -184,7 +184,7 @@ class DocumentService:
     async def _reserve(self, tenant_id: str, upload: Upload, sha256: str) -> str:
         """The document that this content will be of: the one at its address, or a new one that waits for it."""
         url, host, domain = document_address(upload.url or "")
-        key = natural_key(None, upload.collection_id, url)
+        key = natural_key(upload.collection_id, url)
         async with self._database.writing() as connection:
             documents = Documents(connection)
             known = (await documents.by_keys(tenant_id, [key])).get(key)
@@ -231,19 +231,17 @@ class DocumentService:
 
     async def page(self, principal: Principal, query: DocumentQuery) -> Page[Document]:
         require(principal, Scope.READ)
-        order: Sequence[ColumnElement[Any]] = [DocumentRow.created_at.asc(), DocumentRow.id.asc()]
-        if query.newest_first:
-            order = [DocumentRow.created_at.desc(), DocumentRow.id.desc()]
         async with self._database.reading() as connection:
             if query.collection_id is not None:
                 await Collections(connection).get(principal.tenant_id, query.collection_id)
             if query.tag_id is not None:
                 await Tags(connection).get(principal.tenant_id, query.tag_id)
-            return await Documents(connection).page(
+            documents = Documents(connection)
+            return await documents.page(
                 *_conditions(principal.tenant_id, query),
                 limit=query.limit,
                 offset=query.offset,
-                order=order,
+                order=documents.by_age(newest_first=query.newest_first),
                 count_up_to=query.count_up_to,
             )
 
@@ -339,9 +337,7 @@ class DocumentService:
             document = await _get(connection, principal.tenant_id, document_id)
             if document.deleted_at is None:
                 raise Conflict(f"Document '{document_id}' is not deleted.")
-            now = utc_now()
-            await DocumentVersions(connection).reopen(document_id, document.version)
-            await Documents(connection).change(document_id, deleted_at=None, updated_at=now, index_due_at=now)
+            await restore(connection, document)
             restored = await _get(connection, principal.tenant_id, document_id)
         self._wake()
         return restored
@@ -391,7 +387,7 @@ class DocumentService:
         await self._check_collections(principal.tenant_id, {collection_id})
         async with self._database.writing() as connection:
             document = await _get(connection, principal.tenant_id, document_id)
-            key = natural_key(document.plan_id, collection_id, document.url)
+            key = natural_key(collection_id, document.url)
             await Documents(connection).update(
                 principal.tenant_id, document_id, natural_key=key, collection_id=collection_id
             )

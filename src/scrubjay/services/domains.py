@@ -7,6 +7,7 @@ from typing import Any
 
 from scrubjay.domains.definition import SOURCE_LISTS, Definition, Domain, check_definition, read_sources
 from scrubjay.domains.names import check_name
+from scrubjay.domains.source_plans import rename_source_plans, source_plans
 from scrubjay.domains.store import DomainStore
 from scrubjay.errors import InvalidRequest, NotFound
 from scrubjay.model.tenant import Principal, Scope
@@ -15,6 +16,7 @@ from scrubjay.services.action_jobs import ActionJobService
 from scrubjay.services.acts import note_act
 from scrubjay.services.domain_crawls import CRAWL_ACTIONS
 from scrubjay.services.inventory import InventoryService
+from scrubjay.services.plans import PlanService
 from scrubjay.services.verbs import Tell, Verb, silently
 from scrubjay.storage.database import Database
 
@@ -24,12 +26,18 @@ FIELDS = ("name", "description", "vector_store_name", "vector_store_id", *SOURCE
 
 class DomainService:
     def __init__(
-        self, database: Database, store: DomainStore, inventory: InventoryService, jobs: ActionJobService
+        self,
+        database: Database,
+        store: DomainStore,
+        inventory: InventoryService,
+        jobs: ActionJobService,
+        plans: PlanService,
     ) -> None:
         self._database = database
         self._store = store
         self._inventory = inventory
         self._jobs = jobs
+        self._plans = plans
         self._writing = asyncio.Lock()
 
     @property
@@ -114,6 +122,8 @@ class DomainService:
             if new_id != domain_id:
                 await tell(f"Renaming domain '{domain_id}' to '{new_id}'...")
                 await asyncio.to_thread(self._store.rename, principal.tenant_id, domain_id, new_id)
+                async with self._database.writing() as connection:
+                    await rename_source_plans(connection, domain, new_id)
             return show_domain(replace(domain, domain_id=new_id))
 
     async def delete(
@@ -130,6 +140,9 @@ class DomainService:
             if not dry_run:
                 async with self._database.writing() as connection:  # before: files know no transaction
                     await note_act(connection, principal, "domain.deleted", domain_id)
+                    plans = await source_plans(connection, domain)
+                for _, plan in plans:
+                    await self._plans.delete(principal, plan.id)
                 await asyncio.to_thread(self._store.delete, principal.tenant_id, domain_id)
         return show_domain(domain)
 

@@ -9,7 +9,7 @@ from scrubjay.model.job import Job, JobState
 from scrubjay.model.page import Page
 from scrubjay.model.plan import Operation, OperationState
 from scrubjay.model.tenant import Principal, Scope
-from scrubjay.operations.begin import KIND
+from scrubjay.plans.begin import KIND
 from scrubjay.services.access import require
 from scrubjay.storage.database import Database
 from scrubjay.storage.jobs import JobRow, Jobs

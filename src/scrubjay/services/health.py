@@ -9,8 +9,8 @@ from typing import Any
 from sqlalchemy.exc import SQLAlchemyError
 
 from scrubjay.errors import IndexElsewhere, ScrubjayError, Unavailable
-from scrubjay.ingest.catalog import IndexCatalog
-from scrubjay.ingest.consistency import Consistency
+from scrubjay.index.catalog import IndexCatalog
+from scrubjay.index.consistency import Consistency
 from scrubjay.model.tenant import Principal, Scope
 from scrubjay.services.access import require
 from scrubjay.services.acts import note_act

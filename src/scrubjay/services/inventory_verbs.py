@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from scrubjay.backend.values import AssistantValues, VectorStoreChanges, VectorStoreValues, read_values
 from scrubjay.model.tenant import Principal, Scope
+from scrubjay.openai.values import AssistantValues, VectorStoreChanges, VectorStoreValues, read_values
 from scrubjay.services.inventory import InventoryService, Outcome
 from scrubjay.services.verbs import Tell, Verb
 

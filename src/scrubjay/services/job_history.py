@@ -10,12 +10,10 @@ from sqlalchemy import select
 
 from scrubjay.model.job import FINISHED_STATES, JobState
 from scrubjay.model.tenant import Principal, Scope
-from scrubjay.operations.begin import KIND as PLAN_RUN
+from scrubjay.plans.begin import KIND
 from scrubjay.services.access import require
 from scrubjay.storage.database import Database
 from scrubjay.storage.jobs import JobRow
-
-KINDS = ("crawl", PLAN_RUN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +45,7 @@ class HostRecord:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    crawls: Sequence[PastCrawl]  # oldest first
+    crawls: Sequence[PastCrawl]  # by the time they finished, oldest first
     hosts: Mapping[str, HostRecord] = field(default_factory=dict)
     errors: Mapping[str, int] = field(default_factory=dict)
 
@@ -66,7 +64,7 @@ class JobHistoryService:
             )
             .where(
                 row.tenant_id == principal.tenant_id,
-                row.kind.in_(KINDS),
+                row.kind == KIND,
                 row.state.in_(FINISHED_STATES),
                 row.started_at.is_not(None),
                 row.finished_at.is_not(None),
@@ -88,6 +86,7 @@ class JobHistoryService:
                 record.pages += int(numbers.get("pages") or 0)
                 record.failed += int(numbers.get("failed") or 0)
                 record.bytes += int(numbers.get("bytes") or 0)
+        crawls.sort(key=lambda each: (each.finished_at, each.job_id))  # the charts' x values must ascend
         return History(crawls, hosts, dict(errors.most_common()))
 
 

@@ -13,6 +13,7 @@ from scrubjay.model.job import Job, JobEvent, JobPriority, JobRequest, JobState,
 from scrubjay.model.page import Page
 from scrubjay.model.tenant import Principal, Scope
 from scrubjay.services.access import require
+from scrubjay.services.reading import matching, read_page
 from scrubjay.storage.database import Database
 from scrubjay.storage.job_events import JobEvents
 from scrubjay.storage.jobs import JobRow, Jobs
@@ -86,16 +87,8 @@ class JobService:
         offset: int = 0,
     ) -> Page[Job]:
         """Newest first; parts of jobs are not listed."""
-        require(principal, Scope.READ)
-        conditions = [JobRow.tenant_id == principal.tenant_id, JobRow.parent_id.is_(None)]
-        if state is not None:
-            conditions.append(JobRow.state == state)
-        if kind is not None:
-            conditions.append(JobRow.kind == kind)
-        async with self._database.reading() as connection:
-            return await Jobs(connection).page(
-                *conditions, limit=limit, offset=offset, order=[JobRow.created_at.desc(), JobRow.id.desc()]
-            )
+        wanted = [JobRow.parent_id.is_(None), *matching((JobRow.state, state), (JobRow.kind, kind))]
+        return await read_page(self._database, principal, Jobs, *wanted, newest_first=True, limit=limit, offset=offset)
 
     async def make_request(self, principal: Principal, job_id: str, request: JobRequest, *, force: bool = False) -> Job:
         """Pause, resume, cancel or retry; a running job obeys at its next checkpoint."""

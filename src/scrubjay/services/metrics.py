@@ -18,7 +18,7 @@ from scrubjay.errors import Forbidden, ScrubjayError
 from scrubjay.model.clock import utc_now
 from scrubjay.model.plan import Plan
 from scrubjay.model.tenant import DEFAULT_TENANT_ID, Principal, Scope
-from scrubjay.operations.freshness import expected_staleness
+from scrubjay.plans.freshness import expected_staleness
 from scrubjay.services.access import require
 from scrubjay.storage.cache import Cache
 from scrubjay.storage.chunks import Chunks

@@ -6,19 +6,19 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
 
-from sqlalchemy import ColumnElement, case, func, select
+from sqlalchemy import case, func, select
 
 from scrubjay.errors import Conflict, NotFound
 from scrubjay.model.content import Document
 from scrubjay.model.page import Page
 from scrubjay.model.plan import ENDED_STATES, Operation, OperationState, Plan
 from scrubjay.model.tenant import Principal, Scope
-from scrubjay.operations.enumeration_file import EnumerationFiles
-from scrubjay.operations.enumeration_reading import Enumeration, read_enumeration
+from scrubjay.plans.enumeration_file import EnumerationFiles
+from scrubjay.plans.enumeration_reading import Enumeration, read_enumeration
 from scrubjay.services.access import require
 from scrubjay.services.acts import note_act
+from scrubjay.services.reading import read_item, read_page
 from scrubjay.storage.database import Database
 from scrubjay.storage.documents import DocumentRow, Documents
 from scrubjay.storage.operations import OperationRow, Operations
@@ -77,14 +77,11 @@ class OperationService:
     async def page(
         self, principal: Principal, plan_id: str, *, limit: int = 100, offset: int = 0, newest_first: bool = True
     ) -> Page[Operation]:
-        order: Sequence[ColumnElement[Any]] = [OperationRow.created_at.asc(), OperationRow.id.asc()]
-        if newest_first:
-            order = [OperationRow.created_at.desc(), OperationRow.id.desc()]
         await self._plan(principal, plan_id)
-        async with self._database.reading() as connection:
-            return await Operations(connection).page(
-                OperationRow.plan_id == plan_id, limit=limit, offset=offset, order=order
-            )
+        mine = OperationRow.plan_id == plan_id
+        return await read_page(
+            self._database, principal, Operations, mine, newest_first=newest_first, limit=limit, offset=offset
+        )
 
     async def get(self, principal: Principal, plan_id: str, operation_id: str) -> Operation:
         await self._plan(principal, plan_id)
@@ -251,9 +248,7 @@ class OperationService:
         return found
 
     async def _plan(self, principal: Principal, plan_id: str) -> Plan:
-        require(principal, Scope.READ)
-        async with self._database.reading() as connection:
-            return await Plans(connection).get(principal.tenant_id, plan_id)
+        return await read_item(self._database, principal, Plans, plan_id)
 
 
 def _milliseconds(start: datetime, end: datetime) -> int:

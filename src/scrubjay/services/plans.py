@@ -2,20 +2,17 @@
 
 import asyncio
 import time
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Collection, Mapping
+from dataclasses import fields, replace
 from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
 
 from pydantic import ValidationError
-from sqlalchemy import ColumnElement, select
+from sqlalchemy import or_, select
 
-from scrubjay.connectors.registry import connector_type
-from scrubjay.connectors.source import ConnectorType, Tools, secret_context
-from scrubjay.crawl.urls import parse_url
+from scrubjay.documents.cleanup import mark_for_removal
 from scrubjay.errors import Conflict, InvalidRequest, NotFound, ScrubjayError, Unavailable
-from scrubjay.ingest.cleanup import mark_for_removal
 from scrubjay.jobs import control
 from scrubjay.jobs.schedule import validate_cron
 from scrubjay.model.clock import utc_now
@@ -23,31 +20,34 @@ from scrubjay.model.job import Job, JobRequest, JobState
 from scrubjay.model.page import Page
 from scrubjay.model.patterns import UrlPattern
 from scrubjay.model.plan import (
-    DeletionSettings,
-    FilterSettings,
-    IngestionSettings,
     Operation,
     Plan,
     PlanState,
+    PlanValues,
     RepositoryType,
     ScheduleSettings,
     Trigger,
 )
 from scrubjay.model.source import Connectivity
 from scrubjay.model.tenant import Principal, Scope
-from scrubjay.operations.begin import LOOK_KIND, begin_run
-from scrubjay.operations.enumeration_file import EnumerationFiles
-from scrubjay.operations.freshness import SAMPLE, expected_staleness
-from scrubjay.operations.scheduler import PlanScheduler
-from scrubjay.operations.timing import first_due, next_due
+from scrubjay.model.urls import parse_url
+from scrubjay.plans.begin import DOMAIN_KEY, PREVIEW_KIND, RunOptions, begin_run
+from scrubjay.plans.enumeration_file import EnumerationFiles
+from scrubjay.plans.freshness import SAMPLE, expected_staleness
+from scrubjay.plans.scheduler import PlanScheduler
+from scrubjay.plans.timing import first_due, next_due
 from scrubjay.services.access import require
 from scrubjay.services.acts import note_act
 from scrubjay.services.jobs import JobService
+from scrubjay.services.reading import read_item, read_page
+from scrubjay.sources.protocol import ConnectorType, Tools, secret_context
+from scrubjay.sources.registry import connector_type
 from scrubjay.storage.collections import Collections
 from scrubjay.storage.configs import CrawlConfigs
 from scrubjay.storage.crawled_pages import CrawledPages
 from scrubjay.storage.database import Database
 from scrubjay.storage.documents import DocumentRow, Documents
+from scrubjay.storage.ledger import Ledger
 from scrubjay.storage.operations import Operations
 from scrubjay.storage.plans import PlanRow, Plans
 from scrubjay.storage.proxies import Proxies
@@ -59,26 +59,7 @@ MAX_LOOK = 10_000
 STOP_SECONDS = 5.0
 REMOVED_AT_ONCE = 200
 _POLL_SECONDS = 0.05
-RANGES = {"max_drain_tasks": (1, 64), "retention_days": (0, 14)}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanValues:
-    """What somebody may say about a plan; the rest is Scrubjay's own. Secrets come in the clear, and are sealed."""
-
-    name: str = "My crawl plan"
-    repository_type: str = RepositoryType.WEB
-    repository_settings: Mapping[str, Any]
-    ingestion_settings: IngestionSettings = field(default_factory=IngestionSettings)
-    schedule: ScheduleSettings = field(default_factory=ScheduleSettings)
-    filter: FilterSettings = field(default_factory=FilterSettings)
-    deletion: DeletionSettings = field(default_factory=DeletionSettings)
-    process_additions: bool = True
-    process_updates: bool = True
-    process_deletions: bool = False
-    max_drain_tasks: int = 8
-    retention_days: int = 7
-    is_active: bool = True
+RANGES = {"max_drain_tasks": (1, 64), "retention_days": (0, 14), "max_failed_share": (0, 1)}
 
 
 class PlanService:
@@ -104,21 +85,22 @@ class PlanService:
             return await Plans(connection).add(plan)
 
     async def get(self, principal: Principal, plan_id: str) -> Plan:
-        require(principal, Scope.READ)
-        async with self._database.reading() as connection:
-            return await Plans(connection).get(principal.tenant_id, plan_id)
+        return await read_item(self._database, principal, Plans, plan_id)
 
     async def page(
-        self, principal: Principal, *, limit: int = 100, offset: int = 0, newest_first: bool = True
+        self,
+        principal: Principal,
+        *,
+        limit: int = 100,
+        offset: int = 0,
+        newest_first: bool = True,
+        with_one_off: bool = False,
     ) -> Page[Plan]:
-        require(principal, Scope.READ)
-        order: Sequence[ColumnElement[Any]] = [PlanRow.created_at.asc(), PlanRow.id.asc()]
-        if newest_first:
-            order = [PlanRow.created_at.desc(), PlanRow.id.desc()]
-        async with self._database.reading() as connection:
-            return await Plans(connection).page(
-                PlanRow.tenant_id == principal.tenant_id, limit=limit, offset=offset, order=order
-            )
+        """Plans; one-off crawls are left out unless asked for, and those of domains' sources always."""
+        kept = _IS_OF_NO_DOMAIN if with_one_off else PlanRow.is_one_off.is_(False)
+        return await read_page(
+            self._database, principal, Plans, kept, newest_first=newest_first, limit=limit, offset=offset
+        )
 
     async def names(self, principal: Principal, plan_ids: Collection[str]) -> Mapping[str, str]:
         """What plans are called, by id; those that are gone are left out."""
@@ -139,22 +121,42 @@ class PlanService:
         async with self._database.reading() as connection:
             rows = await connection.execute(
                 select(PlanRow.id, PlanRow.name)
-                .where(PlanRow.tenant_id == principal.tenant_id)
+                .where(PlanRow.tenant_id == principal.tenant_id, PlanRow.is_one_off.is_(False))
                 .order_by(PlanRow.created_at.desc(), PlanRow.id.desc())
                 .limit(limit)
             )
             return {str(plan_id): str(name) for plan_id, name in rows}
 
+    async def keep(
+        self, principal: Principal, plan_id: str, schedule: ScheduleSettings, name: str | None = None
+    ) -> Plan:
+        """Make a one-off crawl a plan with a schedule."""
+        require(principal, Scope.WRITE)
+        plan = await self.get(principal, plan_id)
+        if not plan.is_one_off:
+            raise Conflict(f"Plan '{plan_id}' is kept already.")
+        if plan.ingestion_settings.keeps_files:
+            raise Conflict(f"Plan '{plan_id}' belongs to a domain; crawl the domain.")
+        if schedule.cron is not None:
+            validate_cron(schedule.cron)
+        if name is not None:
+            check_name(name)
+        now = utc_now()
+        async with self._database.writing() as connection:
+            return await Plans(connection).update(
+                principal.tenant_id,
+                plan_id,
+                is_one_off=False,
+                crawl_key=None,
+                name=name or plan.name,
+                schedule=schedule,
+                next_crawl_at=next_due(schedule, plan.last_crawl_start_at or now),
+                updated_at=now,
+            )
+
     async def find_by_name(self, principal: Principal, name: str) -> Plan | None:
         """The newest plan of this name."""
-        require(principal, Scope.READ)
-        async with self._database.reading() as connection:
-            found = await Plans(connection).page(
-                PlanRow.tenant_id == principal.tenant_id,
-                PlanRow.name == name,
-                limit=1,
-                order=[PlanRow.created_at.desc()],
-            )
+        found = await read_page(self._database, principal, Plans, PlanRow.name == name, newest_first=True, limit=1)
         return found.items[0] if found.items else None
 
     async def update(self, principal: Principal, plan_id: str, values: PlanValues) -> Plan:
@@ -175,6 +177,7 @@ class PlanService:
                 principal.tenant_id,
                 plan_id,
                 **{each.name: getattr(changed, each.name) for each in fields(PlanValues)},
+                crawl=None,  # from now on the settings say it all
                 updated_at=changed.updated_at,
                 next_crawl_at=due,
             )
@@ -219,15 +222,20 @@ class PlanService:
         await self._jobs.tell()
 
     async def _remove_documents(self, plan: Plan) -> None:
+        """Remove the documents that the plan had alone; the others go to a plan that has them, too."""
         while True:
             async with self._database.writing() as connection:
-                found = await Documents(connection).page(
+                documents = Documents(connection)
+                found = await documents.page(
                     DocumentRow.tenant_id == plan.tenant_id,
                     DocumentRow.plan_id == plan.id,
                     DocumentRow.is_purging.is_(False),
                     limit=REMOVED_AT_ONCE,
                 )
-                await mark_for_removal(connection, found.items)
+                holders = await Ledger(connection).other_holders(plan.id, [each.id for each in found.items])
+                for document_id, holder in holders.items():
+                    await documents.hand_over(document_id, holder)
+                await mark_for_removal(connection, [each for each in found.items if each.id not in holders])
             if not found.items:
                 return
 
@@ -240,9 +248,8 @@ class PlanService:
         if lacking is not None:
             raise InvalidRequest(f"{lacking} is needed to start the plan.", field=f"repository_settings.{lacking}")
         async with self._database.writing() as connection:
-            operation = await begin_run(
-                connection, plan, Trigger.MANUAL, utc_now(), confirm_deletions=confirm_deletions
-            )
+            options = RunOptions(confirm_deletions=confirm_deletions, submitted_by=principal.key_id)
+            operation = await begin_run(connection, plan, Trigger.MANUAL, utc_now(), options)
         if operation is None:
             raise Conflict(f"Plan '{plan_id}' is running already.")
         await self._jobs.tell()
@@ -294,7 +301,7 @@ class PlanService:
         if lacking is not None:
             raise InvalidRequest(f"{lacking} is needed to list the source.", field=f"repository_settings.{lacking}")
         payload = {"plan_id": plan_id, "limit": limit + skip}
-        job = await self._finished(principal, await self._jobs.submit(principal, LOOK_KIND, payload))
+        job = await self._finished(principal, await self._jobs.submit(principal, PREVIEW_KIND, payload))
         if job.state is not JobState.COMPLETED:
             raise Conflict(job.error or "The source could not be listed.")
         objects: list[dict[str, Any]] = list((job.result or {}).get("objects") or [])
@@ -325,8 +332,7 @@ class PlanService:
     async def _check(self, principal: Principal, values: PlanValues) -> ConnectorType:
         """InvalidRequest that names the field, for whatever is wrong with values."""
         kind = connector_type(values.repository_type)
-        if not values.name.strip() or len(values.name) > 255 or not values.name.isprintable():
-            raise InvalidRequest("name must have 1 to 255 printable characters.", field="name")
+        check_name(values.name)
         for name, (least, most) in RANGES.items():
             if not least <= getattr(values, name) <= most:
                 raise InvalidRequest(f"{name} must be between {least} and {most}.", field=name)
@@ -393,6 +399,11 @@ class PlanService:
             )
 
 
+def check_name(name: str) -> None:
+    if not name.strip() or len(name) > 255 or not name.isprintable():
+        raise InvalidRequest("name must have 1 to 255 printable characters.", field="name")
+
+
 def _own(values: PlanValues) -> dict[str, Any]:
     ours = ("repository_settings", "repository_type")
     return {each.name: getattr(values, each.name) for each in fields(values) if each.name not in ours}
@@ -411,3 +422,6 @@ def _party(settings: Mapping[str, Any]) -> tuple[Any, ...]:
         settings.get("bucket"),
         settings.get("proxy_id"),
     )
+
+
+_IS_OF_NO_DOMAIN = or_(PlanRow.crawl_key.is_(None), PlanRow.crawl_key.not_like(f"{DOMAIN_KEY}%"))

@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-from scrubjay.backend.protocol import Item, StoreSearch
-from scrubjay.crawl.endpoints import JsonEndpoint
+from scrubjay.crawler.endpoints import JsonEndpoint
 from scrubjay.domains.store import DomainStore
 from scrubjay.errors import NotFound, Unavailable
 from scrubjay.model.tenant import Principal, Scope
+from scrubjay.openai.protocol import Item, StoreSearch
 from scrubjay.services.access import require
 from scrubjay.services.domains import DomainService
 from scrubjay.services.inventory import InventoryService

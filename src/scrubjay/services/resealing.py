@@ -10,13 +10,13 @@ from typing import Any
 from sqlalchemy import Table, and_, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from scrubjay.connectors.source import secret_context
-from scrubjay.connectors.web_config import HEADER_CONTEXT as CONFIG_HEADER
-from scrubjay.connectors.web_job import AUTH_CONTEXT, HEADER_CONTEXT
+from scrubjay.crawler.web_crawler import AUTH_CONTEXT, HEADER_CONTEXT
 from scrubjay.errors import Forbidden, SecretUnreadable
 from scrubjay.model.tenant import DEFAULT_TENANT_ID, Principal, Scope
 from scrubjay.services.access import require
 from scrubjay.services.acts import note_act
+from scrubjay.sources.protocol import secret_context
+from scrubjay.sources.web_config import HEADER_CONTEXT as CONFIG_HEADER
 from scrubjay.storage.database import Database
 from scrubjay.storage.secrets import SecretBox, sealed_with
 from scrubjay.storage.tables import metadata

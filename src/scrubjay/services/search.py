@@ -9,7 +9,13 @@ from datetime import datetime
 from typing import Any, overload
 
 from scrubjay.errors import InvalidRequest, Unavailable
-from scrubjay.ingest.catalog import IndexCatalog, Served
+from scrubjay.index.analysis import contains_phrase, highlight, query_terms
+from scrubjay.index.catalog import IndexCatalog, Served
+from scrubjay.index.cursor import Cursor, read_cursor
+from scrubjay.index.fusion import Fused, FusionOptions, drop_noise, fuse
+from scrubjay.index.query import ParsedQuery, parse_query
+from scrubjay.index.rerank import Reranker
+from scrubjay.index.words import nearest_word
 from scrubjay.model.clock import utc_now
 from scrubjay.model.content import Chunk, Document
 from scrubjay.model.ids import uuid_from_id
@@ -23,12 +29,6 @@ from scrubjay.model.search import (
     SearchResult,
 )
 from scrubjay.model.tenant import Principal, Scope
-from scrubjay.search.analysis import contains_phrase, highlight, query_terms
-from scrubjay.search.cursor import Cursor, read_cursor
-from scrubjay.search.fusion import Fused, FusionOptions, drop_noise, fuse
-from scrubjay.search.query import ParsedQuery, parse_query
-from scrubjay.search.rerank import Reranker
-from scrubjay.search.words import nearest_word
 from scrubjay.services.access import require
 from scrubjay.services.search_cache import SearchCache
 from scrubjay.storage.chunks import Chunks

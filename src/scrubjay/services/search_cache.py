@@ -3,7 +3,7 @@
 from pydantic import TypeAdapter, ValidationError
 
 from scrubjay.errors import Unavailable
-from scrubjay.ingest.embedder import Embedder, Vectors
+from scrubjay.index.embedder import Embedder, Vectors
 from scrubjay.model.search import SearchAnswer
 from scrubjay.storage import cache_keys
 from scrubjay.storage.cache import Cache

@@ -8,23 +8,24 @@ from typing import Any
 from sqlalchemy import ColumnElement
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from scrubjay.connectors.web_job import WebCrawler
-from scrubjay.crawl.urls import parse_url
+from scrubjay.crawler.web_crawler import WebCrawler
 from scrubjay.errors import Conflict, Forbidden, InvalidRequest
 from scrubjay.model.clock import utc_now
 from scrubjay.model.page import Page
 from scrubjay.model.tenant import DEFAULT_TENANT_ID, Principal, Scope
+from scrubjay.model.urls import parse_url
 from scrubjay.model.watching import ItemState, Story, Throttle, ThrottleLevel, Watch, WatchItem, WatchKind
 from scrubjay.services.access import require
 from scrubjay.services.acts import note_act
+from scrubjay.services.reading import matching, read_item, read_page
 from scrubjay.settings import Settings
 from scrubjay.storage.collections import Collections
 from scrubjay.storage.database import Database
 from scrubjay.storage.plans import Plans
 from scrubjay.storage.watches import Stories, StoryRow, Throttles, Watches, WatchItemRow, WatchItems, WatchRow
-from scrubjay.watch.brake import read_brake
-from scrubjay.watch.poll import Outcome
-from scrubjay.watch.watcher import Watcher
+from scrubjay.watches.brake import read_brake
+from scrubjay.watches.poll import Outcome
+from scrubjay.watches.watcher import Watcher
 
 NAME_LENGTH = 200
 REASON_LENGTH = 500
@@ -82,9 +83,7 @@ class WatchService:
             return await Watches(connection).add(watch)
 
     async def get(self, principal: Principal, watch_id: str) -> Watch:
-        require(principal, Scope.READ)
-        async with self._database.reading() as connection:
-            return await Watches(connection).get(principal.tenant_id, watch_id)
+        return await read_item(self._database, principal, Watches, watch_id)
 
     async def page(
         self,
@@ -97,18 +96,10 @@ class WatchService:
         offset: int = 0,
     ) -> Page[Watch]:
         """Newest first."""
-        require(principal, Scope.READ)
-        conditions: list[ColumnElement[bool]] = [WatchRow.tenant_id == principal.tenant_id]
-        if kind is not None:
-            conditions.append(WatchRow.kind == kind)
-        if enabled is not None:
-            conditions.append(WatchRow.enabled.is_(enabled))
-        if name is not None:
-            conditions.append(WatchRow.name == name)
-        async with self._database.reading() as connection:
-            return await Watches(connection).page(
-                *conditions, limit=limit, offset=offset, order=[WatchRow.created_at.desc(), WatchRow.id.desc()]
-            )
+        wanted = matching((WatchRow.kind, kind), (WatchRow.enabled, enabled), (WatchRow.name, name))
+        return await read_page(
+            self._database, principal, Watches, *wanted, newest_first=True, limit=limit, offset=offset
+        )
 
     async def change(self, principal: Principal, watch_id: str, **values: Any) -> Watch:
         """Change what is given. Another address or kind begins anew; another interval holds from now on."""

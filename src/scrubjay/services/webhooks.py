@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from scrubjay.crawl.fetcher import Network, is_secret_header
+from scrubjay.crawler.fetcher import Network, is_secret_header
 from scrubjay.errors import Conflict, InvalidRequest, NotFound
 from scrubjay.jobs.signals import JobSignals
 from scrubjay.model.clock import utc_now
@@ -25,6 +25,7 @@ from scrubjay.model.webhook import (
 )
 from scrubjay.services.access import require
 from scrubjay.services.acts import note_act
+from scrubjay.services.reading import matching, read_item, read_page
 from scrubjay.storage.database import Database
 from scrubjay.storage.deliveries import Deliveries, DeliveryRow
 from scrubjay.storage.plans import Plans
@@ -131,19 +132,15 @@ class WebhookService:
     ) -> Page[Webhook]:
         """The newest first; addresses that only single jobs were started with are not among them."""
         require(principal, Scope.READ)
-        conditions = [WebhookRow.tenant_id == principal.tenant_id, WebhookRow.job_id.is_(None)]
         async with self._database.reading() as connection:
-            if plan_id is not None:
-                await self._check_plan(connection, principal, plan_id)
-                conditions.append(WebhookRow.plan_id == plan_id)
-            return await Webhooks(connection).page(
-                *conditions, limit=limit, offset=offset, order=[WebhookRow.created_at.desc(), WebhookRow.id.desc()]
-            )
+            await self._check_plan(connection, principal, plan_id)
+        wanted = [WebhookRow.job_id.is_(None), *matching((WebhookRow.plan_id, plan_id))]
+        return await read_page(
+            self._database, principal, Webhooks, *wanted, newest_first=True, limit=limit, offset=offset
+        )
 
     async def get(self, principal: Principal, webhook_id: str) -> Webhook:
-        require(principal, Scope.READ)
-        async with self._database.reading() as connection:
-            return await Webhooks(connection).get(principal.tenant_id, webhook_id)
+        return await read_item(self._database, principal, Webhooks, webhook_id)
 
     async def change(self, principal: Principal, webhook_id: str, **changes: Any) -> Webhook:
         """Change what is given: url, events, headers, secret, plan_id, is_active. The old secret is void at once."""
@@ -256,24 +253,16 @@ class WebhookService:
         offset: int = 0,
     ) -> Page[Delivery]:
         """The newest first."""
-        require(principal, Scope.READ)
-        conditions = [DeliveryRow.tenant_id == principal.tenant_id]
-        if status is not None:
-            conditions.append(DeliveryRow.status == status)
-        if event is not None:
-            conditions.append(DeliveryRow.event == event)
-        async with self._database.reading() as connection:
-            if webhook_id is not None:
-                await Webhooks(connection).get(principal.tenant_id, webhook_id)
-                conditions.append(DeliveryRow.webhook_id == webhook_id)
-            return await Deliveries(connection).page(
-                *conditions, limit=limit, offset=offset, order=[DeliveryRow.created_at.desc(), DeliveryRow.id.desc()]
-            )
+        if webhook_id is not None:
+            await self.get(principal, webhook_id)
+        row = DeliveryRow
+        wanted = matching((row.status, status), (row.event, event), (row.webhook_id, webhook_id))
+        return await read_page(
+            self._database, principal, Deliveries, *wanted, newest_first=True, limit=limit, offset=offset
+        )
 
     async def delivery(self, principal: Principal, delivery_id: str) -> Delivery:
-        require(principal, Scope.READ)
-        async with self._database.reading() as connection:
-            return await Deliveries(connection).get(principal.tenant_id, delivery_id)
+        return await read_item(self._database, principal, Deliveries, delivery_id)
 
     async def replay(self, principal: Principal, delivery_id: str) -> Delivery:
         """The same body and event id once more, as a delivery of its own at the end of the queue."""

@@ -11,20 +11,20 @@ from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from scrubjay.connectors.feed_pages import LinkedPages, fetch_politely
-from scrubjay.connectors.feed_parsing import Feed, FeedEntry, parse_feed
-from scrubjay.connectors.source import ConnectorType, Tools
-from scrubjay.connectors.web_store import hash_content
-from scrubjay.crawl.fetcher import Fetcher, FetchRequest
-from scrubjay.crawl.polite import PoliteFetcher
-from scrubjay.crawl.politeness import Manners, Politeness
-from scrubjay.crawl.robots import Robots
-from scrubjay.crawl.urls import parse_url
+from scrubjay.crawler.fetcher import Fetcher, FetchRequest
+from scrubjay.crawler.page_store import hash_content
+from scrubjay.crawler.polite import PoliteFetcher
+from scrubjay.crawler.politeness import Manners, Politeness
+from scrubjay.crawler.robots import Robots
 from scrubjay.errors import ExtractionFailed, FetchFailed, InvalidRequest, UrlInvalid
 from scrubjay.jobs.context import JobContext, storable
 from scrubjay.model.clock import utc_now
 from scrubjay.model.plan import Plan
 from scrubjay.model.source import Connectivity, SourceContent, SourceItem, hash_key
+from scrubjay.model.urls import parse_url
+from scrubjay.sources.feed_pages import LinkedPages, fetch_politely
+from scrubjay.sources.feed_parsing import Feed, FeedEntry, parse_feed
+from scrubjay.sources.protocol import ConnectorType, Tools
 
 MAX_FEED_BYTES = 20 * 1024 * 1024
 MAX_PAGE_BYTES = 50 * 1024 * 1024

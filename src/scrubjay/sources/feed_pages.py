@@ -3,14 +3,14 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
-from scrubjay.connectors.web_store import robots_directives
-from scrubjay.crawl.fetcher import FetchRequest, FetchResponse, next_hop
-from scrubjay.crawl.polite import PoliteFetcher
-from scrubjay.crawl.robots import Robots
-from scrubjay.crawl.urls import host_of, parse_url
+from scrubjay.crawler.fetcher import FetchRequest, FetchResponse, next_hop
+from scrubjay.crawler.page_store import robots_directives
+from scrubjay.crawler.polite import PoliteFetcher
+from scrubjay.crawler.robots import Robots
 from scrubjay.errors import ExtractionFailed, FetchFailed, HostBlocked, UrlBlocked, UrlInvalid
 from scrubjay.extract.pool import ExtractionPool
 from scrubjay.model.extraction import Extraction, Verdict
+from scrubjay.model.urls import host_of, parse_url
 
 MAX_REDIRECTS = 10
 _VERDICT_ERRORS = {

@@ -13,10 +13,10 @@ from typing import Any
 from urllib.parse import urljoin
 from xml.sax import SAXException
 
-from scrubjay.crawl.sitemap_parsing import parse_lastmod
-from scrubjay.crawl.urls import normal_form, parse_url
+from scrubjay.crawler.sitemap_parsing import parse_lastmod
 from scrubjay.errors import FetchFailed, UrlInvalid
 from scrubjay.extract.tree import parse_html, text_of
+from scrubjay.model.urls import normal_form, parse_url
 
 _HTML_START = re.compile(rb"\s*+<(!doctype\s+html|html)\b", re.IGNORECASE)
 _JSON_FEED = re.compile(r"https?://(www\.)?jsonfeed\.org/version/1")

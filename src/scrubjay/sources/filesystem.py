@@ -10,15 +10,15 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from scrubjay.connectors.file_types import guess_content_type
-from scrubjay.connectors.filesystem_walk import Bounds, Seen, Walk, key_of, parts_of
-from scrubjay.connectors.source import ConnectorType, Tools
 from scrubjay.errors import FetchFailed, InvalidRequest
 from scrubjay.jobs.context import JobContext
 from scrubjay.model.clock import utc_now
 from scrubjay.model.plan import Plan
 from scrubjay.model.source import Connectivity, SourceContent, SourceItem, hash_key
 from scrubjay.settings import Settings
+from scrubjay.sources.file_types import guess_content_type
+from scrubjay.sources.filesystem_walk import Bounds, Seen, Walk, key_of, parts_of
+from scrubjay.sources.protocol import ConnectorType, Tools
 
 MAX_BYTES = 1024 * 1024 * 1024
 BATCH_STEPS = 500

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from pydantic import BaseModel
 
-from scrubjay.connectors.web_job import WebCrawler
+from scrubjay.crawler.web_crawler import WebCrawler
 from scrubjay.jobs.context import JobContext
 from scrubjay.model.plan import Plan
 from scrubjay.model.source import Connectivity, SourceContent, SourceItem
@@ -66,6 +66,7 @@ class ConnectorType:
     required: tuple[str, ...] = ()  # the settings without which a run cannot start
     skips_system_files: bool = True  # names like `thumbs.db` are no content there
     lists_everything: bool = True  # what it does not list is gone; a feed shows its newest entries only
+    streams: bool = False  # items are found while listing goes on, and are read in batches (`sources/web.py`)
     open: Callable[[Plan, Tools], Connector]
 
     def read_settings(self, values: Mapping[str, Any]) -> BaseModel:

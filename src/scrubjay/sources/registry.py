@@ -3,8 +3,8 @@
 from functools import lru_cache
 from importlib.metadata import entry_points
 
-from scrubjay.connectors.source import ConnectorType
 from scrubjay.errors import InvalidRequest
+from scrubjay.sources.protocol import ConnectorType
 from scrubjay.telemetry import get_logger
 
 GROUP = "scrubjay.connectors"

@@ -6,17 +6,17 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from scrubjay.connectors.file_types import guess_content_type
-from scrubjay.connectors.s3_answers import S3Object
-from scrubjay.connectors.s3_bucket import PAGE_SIZE, Bucket
-from scrubjay.connectors.s3_signing import S3Credentials
-from scrubjay.connectors.source import ConnectorType, Tools
-from scrubjay.crawl.urls import parse_url
 from scrubjay.errors import FetchFailed, InvalidRequest, UrlInvalid
 from scrubjay.jobs.context import JobContext
 from scrubjay.model.clock import utc_now
 from scrubjay.model.plan import Plan
 from scrubjay.model.source import Connectivity, SourceContent, SourceItem, hash_key
+from scrubjay.model.urls import parse_url
+from scrubjay.sources.file_types import guess_content_type
+from scrubjay.sources.protocol import ConnectorType, Tools
+from scrubjay.sources.s3_answers import S3Object
+from scrubjay.sources.s3_bucket import PAGE_SIZE, Bucket
+from scrubjay.sources.s3_signing import S3Credentials
 
 MAX_BYTES = 1024 * 1024 * 1024
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")

@@ -8,7 +8,7 @@ from urllib.parse import unquote_plus
 
 from lxml import etree
 
-from scrubjay.crawl.sitemap_parsing import parse_lastmod
+from scrubjay.crawler.sitemap_parsing import parse_lastmod
 from scrubjay.errors import FetchFailed
 
 _MD5 = re.compile(r"[0-9a-f]{32}")

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 import stamina
 
-from scrubjay.connectors.s3_answers import ListingPage, S3Error, read_error, read_listing
-from scrubjay.connectors.s3_signing import S3Credentials, encode_path, encode_query, sign_get
-from scrubjay.crawl.fetcher import Fetcher, FetchRequest, FetchResponse
-from scrubjay.crawl.urls import parse_url
+from scrubjay.crawler.fetcher import Fetcher, FetchRequest, FetchResponse
 from scrubjay.errors import FetchFailed, UrlBlocked, UrlInvalid
 from scrubjay.model.clock import utc_now
+from scrubjay.model.urls import parse_url
+from scrubjay.sources.s3_answers import ListingPage, S3Error, read_error, read_listing
+from scrubjay.sources.s3_signing import S3Credentials, encode_path, encode_query, sign_get
 from scrubjay.telemetry import redact
 
 ATTEMPTS = 5

@@ -1,6 +1,6 @@
 """A web site as the source of a plan: listing it is crawling it, and reading a page is reading what the crawl kept."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -8,21 +8,29 @@ from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from scrubjay.connectors.source import ConnectorType, Tools
-from scrubjay.connectors.web import Guide
-from scrubjay.connectors.web_config import describe_config, secret_name, spec_of_plan
-from scrubjay.connectors.web_store import markdown_of, unpack_details
-from scrubjay.crawl.fetcher import FetchRequest
-from scrubjay.crawl.frontier import CrawlFrontier
-from scrubjay.crawl.polite import PoliteFetcher
-from scrubjay.crawl.politeness import Manners, Politeness
-from scrubjay.crawl.urls import hash_url, normalize_url, parse_url
-from scrubjay.errors import ExtractionFailed, FetchFailed, JobFailedForGood, NotFound, ScrubjayError
+from scrubjay.crawler.fetcher import FetchRequest
+from scrubjay.crawler.frontier import CrawlFrontier
+from scrubjay.crawler.page_store import markdown_of, unpack_details
+from scrubjay.crawler.polite import PoliteFetcher
+from scrubjay.crawler.politeness import Manners, Politeness
+from scrubjay.crawler.web_crawler import unseal_spec
+from scrubjay.errors import (
+    ExtractionFailed,
+    FetchFailed,
+    InvalidRequest,
+    JobFailedForGood,
+    NotFound,
+    ScrubjayError,
+    SecretUnreadable,
+)
 from scrubjay.jobs.context import JobContext
 from scrubjay.model.crawl_spec import CrawlSpec, CrawlStrategy
-from scrubjay.model.crawling import FrontierItem, PageListing
+from scrubjay.model.crawling import CrawledPage, FrontierItem, PageListing
 from scrubjay.model.plan import Plan, RepositoryType, WebSettings
-from scrubjay.model.source import Connectivity, SourceContent, SourceItem
+from scrubjay.model.source import Connectivity, Problem, SourceContent, SourceItem, reason_of
+from scrubjay.model.urls import hash_url, normalize_url, parse_url
+from scrubjay.sources.protocol import ConnectorType, Tools
+from scrubjay.sources.web_config import describe_config, secret_name, spec_of_plan
 from scrubjay.storage.configs import CrawlConfigs
 from scrubjay.storage.crawled_pages import CrawledPages
 from scrubjay.storage.frontier import Frontier
@@ -32,6 +40,18 @@ CHECK_SECONDS = 15.0
 CHECK_BYTES = 64 * 1024
 _GONE_STATUSES = frozenset({404, 410})
 _GONE_ERRORS = frozenset({"noindex", "soft_404"})
+# Limits that may hide pages, and what their numbers count.
+_CUTTING_LIMITS = {
+    "max_pages": "links were left unread",
+    "max_seconds": "links were left unread",
+    "max_pages_per_host": "links were left unread",
+    "max_depth": "links lead deeper",
+    "links_per_page": "pages have more links",
+    "sitemap_urls": "sitemaps list more addresses",
+}
+
+# Called with new pages in the transaction that stores them.
+Found = Callable[[AsyncConnection, Sequence[SourceItem]], Awaitable[None]]
 
 
 @dataclass(slots=True)
@@ -39,6 +59,9 @@ class WebSource:
     plan: Plan
     tools: Tools
     problems: list[str] = field(default_factory=list)
+    limits: dict[str, int] = field(default_factory=dict)
+    summary: Mapping[str, Any] = field(default_factory=dict)  # what the crawl counted
+    found: Found | None = None  # called with pages that have content while the crawl goes on
 
     async def check(self) -> Connectivity:
         crawler = self.tools.crawler
@@ -61,76 +84,109 @@ class WebSource:
         return Connectivity(answer.status < 400, f"{answer.url} answered with HTTP status {answer.status}.")
 
     async def enumerate(self, context: JobContext, limit: int | None = None) -> AsyncIterator[SourceItem]:
-        spec = await self._spec()
+        spec = await self._spec(context)
         if limit is None:
-            async for item in self._crawl(context, spec, self.plan.id, _WholeSite(self.plan, context.job.id)):
+            async for item in self._crawl(context, spec, self.plan.id, self._guide(context)):
                 yield item
             return
-        scope_id = context.job.id  # a look leaves no trace in what the plan knows
-        looking = spec.model_copy(update={"max_pages": limit, "keep_originals": False})
+        scope_id = context.job.id  # a preview leaves no trace in what the plan knows
+        preview = spec.model_copy(update={"max_pages": limit, "keep_originals": False, "shards": 1})
         try:
-            async for item in self._crawl(context, looking, scope_id, None):
+            async for item in self._crawl(context, preview, scope_id, None):
                 yield item
         finally:
             async with self.tools.crawler.database.writing() as connection:
                 await CrawledPages(connection).remove_scope(scope_id)
 
+    def _guide(self, context: JobContext) -> "_Guide":
+        if self.plan.is_one_off:
+            return _Guide(self.plan, self.found, context.job.id)
+        return _WholeSite(self.plan, self.found, context.job.id)
+
+    async def crawl_shard(self, context: JobContext) -> Mapping[str, Any]:
+        """One shard of a crawl; the job that looks after the shards lists what all of them found."""
+        spec = await self._spec(context)
+        return await self.tools.crawler.crawl_shard(context, spec, self.plan.id, self._guide(context))
+
     async def revisit(
         self, context: JobContext, chosen: Sequence[tuple[float, str, str]], budget: int
     ) -> AsyncIterator[SourceItem]:
-        """A look at some keys (gain, hash, address), and at what is new behind them, in so many requests."""
-        spec = (await self._spec()).model_copy(
-            update={"max_pages": budget, "strategy": CrawlStrategy.BEST_FIRST, "use_sitemaps": False}
+        """Request some keys (gain, hash, address), and pages that are new behind them, within a budget."""
+        spec = (await self._spec(context)).model_copy(
+            update={"max_pages": budget, "strategy": CrawlStrategy.BEST_FIRST, "use_sitemaps": False, "shards": 1}
         )
-        async for item in self._crawl(context, spec, self.plan.id, _Revisit(self.plan, chosen)):
+        guide = _Revisit(self.plan, self.found, context.job.id, chosen)
+        async for item in self._crawl(context, spec, self.plan.id, guide):
+            yield item
+
+    async def visit(self, context: JobContext, urls: Sequence[str]) -> AsyncIterator[SourceItem]:
+        """Request exactly these addresses."""
+        spec = visiting(await self._spec(context), urls)
+        async for item in self._crawl(context, spec, self.plan.id, _Guide(self.plan, self.found, context.job.id)):
             yield item
 
     async def _crawl(
-        self, context: JobContext, spec: CrawlSpec, scope_id: str, guide: Guide | None
+        self, context: JobContext, spec: CrawlSpec, scope_id: str, guide: "_Guide | None"
     ) -> AsyncIterator[SourceItem]:
         crawler = self.tools.crawler
-        summary = await crawler.crawl_site(context, spec, scope_id, guide)
+        self.summary = summary = await crawler.crawl(context, spec, scope_id, guide)
         await self._judge(context, spec, scope_id, summary)
-        after = ""
+        only_problems, after = guide is not None and not guide.keeps_documents, ""
         while True:
             async with crawler.database.reading() as connection:
-                pages = await CrawledPages(connection).listing(scope_id, context.job.id, after=after)
+                pages = await CrawledPages(connection).listing(
+                    scope_id, context.job.id, after=after, only_problems=only_problems
+                )
             if not pages:
                 return
             for page in pages:
-                if not _is_gone(page):
-                    yield _item(page)
+                yield _item(page)
             after = pages[-1].url_hash
 
     async def _judge(self, context: JobContext, spec: CrawlSpec, scope_id: str, summary: Mapping[str, Any]) -> None:
-        """Whether the crawl saw the whole site. A site of which nothing could be read was not seen at all."""
+        """Note why the crawl may not have seen the whole site, and which limits it hit."""
+        is_exact = not spec.follow_links or spec.max_depth == 0
+        self.limits |= summary.get("limits") or {}
+        if is_exact:
+            self.limits.pop("max_depth", None)  # links are not followed on purpose
+        settings = WebSettings.model_validate(self.plan.repository_settings)
+        for name, number in self.limits.items():
+            if name in _CUTTING_LIMITS and (name != "max_depth" or not settings.recheck_missing):
+                self.problems.append(f"The limit {name} cut the run: {number:,} {_CUTTING_LIMITS[name]}.")
+        if is_exact:
+            return  # exactly these pages: what one of them says tells nothing about the others
         start = normalize_url(spec.start_urls[0])
         async with self.tools.crawler.database.reading() as connection:
             found = await CrawledPages(connection).by_hashes(scope_id, [hash_url(start)])
         own = [page for page in found if page.job_id == context.job.id and page.error_type is not None]
-        fault = f"{start}: {own[0].error or own[0].error_type}" if own else None
-        if not summary["pages"]:
-            reason = fault or f"{start} led to no page that could be read."
-            raise FetchFailed(f"The site could not be read. {reason}", error_type="source_unreadable")
-        if fault is not None:
-            self.problems.append(f"The start URL could not be read: {fault}")
-        if summary["left_in_queue"]:
-            self.problems.append(f"{summary['left_in_queue']} known links were left unread.")
-        settings = WebSettings.model_validate(self.plan.repository_settings)
+        if own:
+            self.problems.append(f"The start URL could not be read: {start}: {own[0].error or own[0].error_type}")
+        elif not summary["pages"]:
+            self.problems.append(f"{start} led to no page that could be read.")
         if summary["failed"] and not settings.recheck_missing:
             self.problems.append(f"{summary['failed']} pages could not be read, nor what they may link to.")
 
-    async def read(self, item: SourceItem) -> SourceContent:
+    async def read_many(self, items: Sequence[SourceItem]) -> Sequence[SourceContent | ScrubjayError]:
+        """What the crawl kept of these pages; an error for a page that has no content."""
         async with self.tools.crawler.database.reading() as connection:
-            pages = await CrawledPages(connection).by_hashes(self.plan.id, [item.key_hash])
-        if not pages or pages[0].content is None:
-            raise FetchFailed(f"{item.key} has no content any more.", error_type="gone")
-        page = pages[0]
+            pages = await CrawledPages(connection).by_hashes(self.plan.id, [item.key_hash for item in items])
+        found = {page.url_hash: page for page in pages}
+        return [self._content(item, found.get(item.key_hash)) for item in items]
+
+    async def read(self, item: SourceItem) -> SourceContent:
+        [content] = await self.read_many([item])
+        if isinstance(content, ScrubjayError):
+            raise content
+        return content
+
+    def _content(self, item: SourceItem, page: CrawledPage | None) -> SourceContent | ScrubjayError:
+        if page is None or page.content is None:
+            return FetchFailed(f"{item.key} no longer has content.", error_type="gone")
         details = unpack_details(page.details)
         metadata = dict(details.get("metadata") or {})
         markdown = markdown_of(page)
         if not markdown.strip():
-            raise ExtractionFailed(f"{item.key} has no text in it.", error_type="empty_page")
+            return ExtractionFailed(f"{item.key} has no text in it.", error_type="empty_page")
         keeps_original = self.plan.ingestion_settings.store_original
         return SourceContent(
             url=page.url,
@@ -139,7 +195,7 @@ class WebSource:
             content_type=page.content_type,
             language=metadata.get("language"),
             parent_url=page.parent_url,
-            details={**metadata, "extraction_method": page.method},
+            details={**metadata, "extraction_method": page.method, "job_id": page.job_id},
             size_bytes=page.size_bytes,
             original_sha256=page.body_sha256 if keeps_original else None,
             crawled_at=page.changed_at,
@@ -148,9 +204,16 @@ class WebSource:
     async def close(self) -> None:
         """Nothing stays open between calls."""
 
-    async def _spec(self) -> CrawlSpec:
+    async def _spec(self, context: JobContext | None = None) -> CrawlSpec:
         plan, secrets = self.plan, self.tools.crawler.secrets
         settings = WebSettings.model_validate(plan.repository_settings)
+        if plan.crawl is not None:
+            # A one-off run keeps the settings that it was started with, whatever a later crawl asks for.
+            sealed = context.payload.get("spec") if context is not None and plan.is_one_off else None
+            try:
+                return unseal_spec(sealed or plan.crawl, secrets)
+            except (InvalidRequest, SecretUnreadable, KeyError, TypeError, ValueError) as error:
+                raise JobFailedForGood(f"The crawl's settings cannot be read: {error}") from error
         name = secret_name(settings)
         secret = self.tools.unseal(plan, name) if name else None
         config: Mapping[str, Any] = {}
@@ -165,12 +228,17 @@ class WebSource:
         return spec_of_plan(settings, secret, config, keep_originals=plan.ingestion_settings.store_original)
 
 
-def _is_gone(page: PageListing) -> bool:
-    """Whether the site says that there is no such page; a fault in between does not say so."""
-    return page.error_type is not None and (page.status in _GONE_STATUSES or page.error_type in _GONE_ERRORS)
-
-
 def _item(page: PageListing) -> SourceItem:
+    problem = None
+    if page.error_type is not None:
+        problem = Problem(
+            reason=reason_of(page.error_type, page.status),
+            message=page.error or page.error_type,
+            http_status=page.status,
+            attempts=page.attempts,
+            # The site says that there is no such page; a fault in between does not say so.
+            is_gone=page.status in _GONE_STATUSES or page.error_type in _GONE_ERRORS,
+        )
     return SourceItem(
         key=page.url,
         key_hash=page.url_hash,
@@ -180,7 +248,7 @@ def _item(page: PageListing) -> SourceItem:
         sha256=page.body_sha256,
         last_modified_at=_moment(page.last_modified),
         text_sha256=page.content_sha256,
-        unreadable=None if page.error_type is None else f"{page.error_type}: {page.error or ''}",
+        problem=problem,
     )
 
 
@@ -193,18 +261,38 @@ def _moment(text: str | None) -> datetime | None:
 
 
 @dataclass(slots=True)
-class _WholeSite:
-    """Asks for the pages that have documents and that no link led to, before they count as gone."""
+class _Guide:
+    """Tells the run of pages while they are stored, and asks for nothing beyond the spec."""
 
     plan: Plan
+    found: Found | None
     job_id: str
-    after: str = ""
+
+    @property
+    def keeps_documents(self) -> bool:
+        return self.plan.ingestion_settings.keeps_items
 
     async def first(self, connection: AsyncConnection, frontier: CrawlFrontier) -> Sequence[FrontierItem]:
         return ()
 
     async def admit(self, connection: AsyncConnection, found: Sequence[FrontierItem]) -> Sequence[FrontierItem]:
         return found
+
+    async def last(self, connection: AsyncConnection, frontier: CrawlFrontier) -> Sequence[FrontierItem]:
+        return ()
+
+    async def wrote(self, connection: AsyncConnection, pages: Sequence[CrawledPage]) -> None:
+        if self.found is not None and self.keeps_documents:
+            items = [_item(_listed(page)) for page in pages if page.content is not None and page.error_type is None]
+            if items:
+                await self.found(connection, items)
+
+
+@dataclass(slots=True)
+class _WholeSite(_Guide):
+    """Requests the pages that have documents and that no link led to, before they count as gone."""
+
+    after: str = ""
 
     async def last(self, connection: AsyncConnection, frontier: CrawlFrontier) -> Sequence[FrontierItem]:
         if not WebSettings.model_validate(self.plan.repository_settings).recheck_missing:
@@ -221,11 +309,10 @@ class _WholeSite:
 
 
 @dataclass(slots=True)
-class _Revisit:
-    """Looks at chosen pages, and at pages behind them that nobody knows yet."""
+class _Revisit(_Guide):
+    """Requests chosen pages, and pages behind them that the ledger does not have."""
 
-    plan: Plan
-    chosen: Sequence[tuple[float, str, str]]
+    chosen: Sequence[tuple[float, str, str]] = ()
 
     async def first(self, connection: AsyncConnection, frontier: CrawlFrontier) -> Sequence[FrontierItem]:
         highest = max((gain for gain, _, _ in self.chosen), default=1.0) or 1.0
@@ -242,8 +329,34 @@ class _Revisit:
         known = await Ledger(connection).by_hashes(self.plan.id, {item.url_hash for item in found})
         return [item for item in found if item.url_hash not in known or item.redirects]
 
-    async def last(self, connection: AsyncConnection, frontier: CrawlFrontier) -> Sequence[FrontierItem]:
-        return ()
+
+def _listed(page: CrawledPage) -> PageListing:
+    return PageListing(*(getattr(page, name) for name in PageListing._fields))
+
+
+def visiting(spec: CrawlSpec, urls: Sequence[str]) -> CrawlSpec:
+    """The crawl of exactly these addresses, with the plan's manners.
+
+    Credentials and headers go to the origin of the first start URL. So addresses of the plan's own origin come first,
+    and where there are none, nothing that authenticates is sent.
+    """
+    origin = parse_url(spec.start_urls[0]).origin
+    ordered = sorted(urls, key=lambda url: parse_url(url).origin != origin)
+    changes = exact_pages(ordered) | {"shards": 1}
+    if parse_url(ordered[0]).origin != origin:
+        changes |= {"auth": None, "headers": {}}
+    return spec.model_copy(update=changes)
+
+
+def exact_pages(urls: Sequence[str]) -> dict[str, Any]:
+    """The part of a spec that requests these addresses and follows no links."""
+    return {
+        "start_urls": tuple(urls),
+        "follow_links": False,
+        "max_depth": 0,
+        "max_pages": len(urls),
+        "use_sitemaps": False,
+    }
 
 
 async def forget_crawl(connection: AsyncConnection, plan_id: str, job_id: str, *, complete: bool) -> None:
@@ -259,5 +372,6 @@ WEB = ConnectorType(
     secrets=frozenset({"password", "api_key_value", "bearer_token"}),
     required=("start_url",),
     skips_system_files=False,
+    streams=True,
     open=WebSource,
 )

@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-from scrubjay.crawl.fetcher import is_secret_header
-from scrubjay.crawl.urls import parse_url
+from scrubjay.crawler.fetcher import is_secret_header
 from scrubjay.model.chunking import ChunkingOptions
 from scrubjay.model.crawl_spec import CrawlSpec, Extent, read_spec
 from scrubjay.model.crawling import CrawlConfig
 from scrubjay.model.plan import WebAuthType, WebSettings
+from scrubjay.model.urls import parse_url
 from scrubjay.storage.secrets import SecretBox
 
 ALL_PAGES = 100_000_000
@@ -80,6 +80,30 @@ def spec_of_plan(
         "keep_originals": keep_originals,
     }
     return read_spec({**described, **config})
+
+
+def settings_of_crawl(crawl: Mapping[str, Any]) -> dict[str, Any]:
+    """A one-off crawl as a plan's web settings, as far as those can say it; a plan that is kept is edited by these."""
+    spec = CrawlSpec.model_validate({**crawl, "auth": None, "headers": {}})
+    return {
+        "start_url": spec.start_urls[0],
+        "follow_links": spec.follow_links,
+        "follow_redirects": spec.follow_redirects,
+        "extract_sitemap_links": spec.use_sitemaps,
+        "ignore_robots_txt": not spec.respect_robots,
+        "restrict_to_child_urls": spec.extent is Extent.CHILDREN,
+        "restrict_to_subdomain": spec.extent is Extent.HOST,
+        "restrict_to_root_domain": spec.extent is not Extent.ANYWHERE,
+        "max_depth": min(100, max(1, spec.max_depth)),
+        "max_pages": spec.max_pages,
+        "max_parallel_tasks": min(64, spec.host_concurrency),
+        "crawl_delay_ms": spec.delay_ms,
+        "include_patterns": spec.include,
+        "exclude_patterns": spec.exclude,
+        "use_headless_browser": spec.extraction == "browser",
+        **({"user_agent": spec.user_agent} if spec.user_agent else {}),
+        **({"proxy_id": spec.proxy_id} if spec.proxy_id else {}),
+    }
 
 
 def _extent(settings: WebSettings) -> Extent:

@@ -3,20 +3,18 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ForeignKey, Index, String, delete, select
+from sqlalchemy import Index, String, delete, select
 from sqlalchemy.orm import Mapped, mapped_column
 
 from scrubjay.model.audit import AuditEntry
-from scrubjay.storage.repository import Base, Repository, table_options
+from scrubjay.storage.repository import Base, Repository, TenantOwned, table_options
 from scrubjay.storage.types import Id, Json, Name, UtcDateTime
 
 
-class AuditEntryRow(Base):
+class AuditEntryRow(TenantOwned, Base):
     __tablename__ = "audit_log"
     __table_args__ = table_options(Index("ix_audit_log_tenant_at", "tenant_id", "at"), Index("ix_audit_log_at", "at"))
 
-    id: Mapped[Id] = mapped_column(primary_key=True)
-    tenant_id: Mapped[Id] = mapped_column(ForeignKey("tenants.id"))
     at: Mapped[datetime] = mapped_column(UtcDateTime)
     key_id: Mapped[Id | None]  # without a reference: keys are deleted, what they did is not
     key_name: Mapped[Name]

@@ -1,27 +1,23 @@
-"""What processes share for a while: cached values, counters, locks and live messages.
+"""What processes share for a while: cached values, rate limits and live messages.
 
 In process by default (`cache_memory.py`), or in Redis (`cache_redis.py`). Nothing here is the only copy of
 anything: an empty cache costs time, never data. `cache_keys.py` has the names.
 """
 
-import asyncio
 import importlib.util
 import math
-import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from scrubjay.errors import ConfigurationError, InvalidRequest, Unavailable
+from scrubjay.errors import ConfigurationError, InvalidRequest
 from scrubjay.settings import Settings
 from scrubjay.telemetry import get_logger
 from scrubjay.telemetry.metrics import cache_requests_total
 
 PREFIX = "scrubjay:"
 
-_FIRST_LOCK_PAUSE_SECONDS = 0.01
-_LONGEST_LOCK_PAUSE_SECONDS = 0.25
 CROWDED_SECONDS = 0.05  # how soon to ask again when a place is needed that somebody else has
 PROBE_SECONDS = 30.0  # an open circuit's probe that is not heard of for so long is given to another
 
@@ -61,19 +57,11 @@ class Cache(Protocol):
         """How many of them existed."""
         ...
 
-    async def increment(self, key: str, *, ttl_seconds: float, by: int = 1) -> int:
-        """Count up, from zero when there is no such key. Only the first count sets when it expires."""
-        ...
-
     async def allow(self, key: str, *, limit: int, period_seconds: int, now: float | None = None) -> Allowance:
         """Let at most about `limit` requests pass in any `period_seconds`; a refused one is not counted.
 
         The count of the previous window fades out linearly while the current one fills.
         """
-        ...
-
-    def lock(self, name: str, *, ttl_seconds: float, wait_seconds: float = 0) -> AbstractAsyncContextManager[bool]:
-        """Yields whether the lock was obtained. It lapses after `ttl_seconds`, whatever its owner does."""
         ...
 
     async def admit(self, key: str, token: str, *, interval_seconds: float, limit: int, lease_seconds: float) -> float:
@@ -123,7 +111,7 @@ class Cache(Protocol):
     async def close(self) -> None: ...
 
 
-_CACHES = frozenset({"crawl", "embed", "query", "query_embed", "robots"})  # what `cache:…` keys hold
+_CACHES = frozenset({"query", "query_embed", "robots"})  # what `cache:…` keys hold
 
 
 def count_request(key: str, *, found: bool) -> None:
@@ -175,28 +163,3 @@ def milliseconds(ttl_seconds: float) -> int:
     if ttl_seconds <= 0:
         raise InvalidRequest("A time to live must be more than zero seconds.")
     return max(1, round(ttl_seconds * 1000))
-
-
-@asynccontextmanager
-async def hold_lock(
-    obtain: Callable[[str], Awaitable[bool]], release: Callable[[str], Awaitable[None]], wait_seconds: float
-) -> AsyncIterator[bool]:
-    """Try for a lock until it is obtained or the wait is over; release what was obtained."""
-    token = secrets.token_hex(16)
-    deadline = asyncio.get_running_loop().time() + wait_seconds
-    pause = _FIRST_LOCK_PAUSE_SECONDS
-    while not (obtained := await obtain(token)):
-        left = deadline - asyncio.get_running_loop().time()
-        if left <= 0:
-            break
-        await asyncio.sleep(min(pause, left))
-        pause = min(pause * 2, _LONGEST_LOCK_PAUSE_SECONDS)
-    try:
-        yield obtained
-    finally:
-        if obtained:
-            try:
-                await release(token)
-            except Unavailable as error:
-                # The work is done and the lock lapses by itself; failing here would hide what the work raised.
-                log.warning("lock_not_released", reason=error.message)

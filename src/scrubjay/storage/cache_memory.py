@@ -7,7 +7,7 @@ import asyncio
 import time
 from collections import OrderedDict, deque
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from scrubjay.errors import InvalidRequest
@@ -18,7 +18,6 @@ from scrubjay.storage.cache import (
     CacheStats,
     count_request,
     describe_allowance,
-    hold_lock,
     milliseconds,
     weigh,
 )
@@ -59,7 +58,6 @@ class MemoryCache:
         self._entries: OrderedDict[str, _Entry] = OrderedDict()
         self._bytes = 0
         self._writes_since_purge = 0
-        self._locks: dict[str, _Entry] = {}
         self._gates: dict[str, _Gate] = {}
         self._circuits: dict[str, _Circuit] = {}
         self._subscribers: dict[str, set[_Subscriber]] = {}
@@ -82,9 +80,6 @@ class MemoryCache:
     async def delete(self, *keys: str) -> int:
         return sum(self._remove(key) for key in dict.fromkeys(keys))
 
-    async def increment(self, key: str, *, ttl_seconds: float, by: int = 1) -> int:
-        return self._count(key, by, milliseconds(ttl_seconds))
-
     async def allow(self, key: str, *, limit: int, period_seconds: int, now: float | None = None) -> Allowance:
         period_ms = period_seconds * 1000
         window, elapsed_ms = divmod(int((time.time() if now is None else now) * 1000), period_ms)
@@ -101,22 +96,6 @@ class MemoryCache:
             elapsed_ms=elapsed_ms,
             period_ms=period_ms,
         )
-
-    def lock(self, name: str, *, ttl_seconds: float, wait_seconds: float = 0) -> AbstractAsyncContextManager[bool]:
-        ttl = milliseconds(ttl_seconds) / 1000
-
-        async def obtain(token: str) -> bool:
-            now = time.monotonic()
-            for lapsed in [held for held, entry in self._locks.items() if entry.expires_at <= now]:
-                del self._locks[lapsed]
-            return self._locks.setdefault(name, _Entry(token.encode(), now + ttl)).value == token.encode()
-
-        async def release(token: str) -> None:
-            held = self._locks.get(name)
-            if held is not None and held.value == token.encode():
-                del self._locks[name]
-
-        return hold_lock(obtain, release, wait_seconds)
 
     async def admit(self, key: str, token: str, *, interval_seconds: float, limit: int, lease_seconds: float) -> float:
         now = time.monotonic()
@@ -194,7 +173,7 @@ class MemoryCache:
 
     async def clear(self, prefix: str) -> int:
         self._purge()
-        found = [key for keys in (self._entries, self._locks) for key in keys if key.startswith(prefix)]
+        found = [key for key in self._entries if key.startswith(prefix)]
         return await self.delete(*found)
 
     async def stats(self) -> CacheStats:
@@ -206,7 +185,6 @@ class MemoryCache:
 
     async def close(self) -> None:
         self._entries.clear()
-        self._locks.clear()
         self._bytes = 0
 
     def _find(self, key: str) -> _Entry | None:
@@ -214,13 +192,13 @@ class MemoryCache:
         if entry is None:
             return None
         if entry.expires_at <= time.monotonic():
-            self._remove_entry(key)
+            self._remove(key)
             return None
         self._entries.move_to_end(key)
         return entry
 
     def _store(self, key: str, entry: _Entry) -> None:
-        self._remove_entry(key)
+        self._remove(key)
         self._entries[key] = entry
         self._bytes += len(entry.value)
         self._writes_since_purge += 1
@@ -232,10 +210,6 @@ class MemoryCache:
             self._bytes -= len(evicted.value)
 
     def _remove(self, key: str) -> bool:
-        lock = self._locks.pop(key, None)
-        return self._remove_entry(key) or (lock is not None and lock.expires_at > time.monotonic())
-
-    def _remove_entry(self, key: str) -> bool:
         entry = self._entries.pop(key, None)
         if entry is None:
             return False
@@ -245,7 +219,7 @@ class MemoryCache:
     def _purge(self) -> None:
         now = time.monotonic()
         for key in [key for key, entry in self._entries.items() if entry.expires_at <= now]:
-            self._remove_entry(key)
+            self._remove(key)
         self._writes_since_purge = 0
 
     def _number(self, key: str) -> int:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, cast
 
 from redis.asyncio import BlockingConnectionPool, ConnectionPool, Redis
@@ -10,9 +10,9 @@ from redis.asyncio.client import PubSub
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import RedisError
 
-from scrubjay.errors import ConfigurationError, InvalidRequest, Unavailable
+from scrubjay.errors import ConfigurationError, Unavailable
 from scrubjay.storage.cache import (
     CROWDED_SECONDS,
     PREFIX,
@@ -21,7 +21,6 @@ from scrubjay.storage.cache import (
     CacheStats,
     count_request,
     describe_allowance,
-    hold_lock,
     milliseconds,
 )
 from scrubjay.storage.cache_keys import CIRCUIT_SECONDS
@@ -31,14 +30,6 @@ _TIMEOUT_SECONDS = 5
 _MAX_CONNECTIONS = 32
 _HEALTH_CHECK_SECONDS = 30
 _SCAN_BATCH = 500
-
-_INCREMENT = """
-local value = redis.call('INCRBY', KEYS[1], ARGV[1])
-if redis.call('PTTL', KEYS[1]) < 0 then
-  redis.call('PEXPIRE', KEYS[1], ARGV[2])
-end
-return value
-"""
 
 # The windows follow the clock of the server when no time is given, so that all processes agree on them.
 # Whole numbers throughout: floating point would let a request too many or too few pass.
@@ -120,11 +111,6 @@ return opened and 1 or 0
 """
 )
 
-_RELEASE = """
-if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end
-return 0
-"""
-
 
 class RedisCache:
     """Implements `Cache` on a Redis server."""
@@ -150,9 +136,7 @@ class RedisCache:
             ) from error
         self._redis = Redis.from_pool(pool)
         self._listeners = Redis.from_pool(listeners)
-        self._increment = self._redis.register_script(_INCREMENT)
         self._allow = self._redis.register_script(_ALLOW)
-        self._release = self._redis.register_script(_RELEASE)
         self._admit = self._redis.register_script(_ADMIT)
         self._defer = self._redis.register_script(_DEFER)
         self._try_circuit = self._redis.register_script(_TRY_CIRCUIT)
@@ -180,15 +164,6 @@ class RedisCache:
         with _unavailable():
             return int(await self._redis.unlink(*(PREFIX + key for key in keys)))
 
-    async def increment(self, key: str, *, ttl_seconds: float, by: int = 1) -> int:
-        with _unavailable():
-            try:
-                return int(await self._increment(keys=[PREFIX + key], args=[by, milliseconds(ttl_seconds)]))
-            except ResponseError as error:
-                if "not an integer" not in str(error):
-                    raise
-                raise InvalidRequest(f"The cache key '{key}' does not hold a number.") from error
-
     async def allow(self, key: str, *, limit: int, period_seconds: int, now: float | None = None) -> Allowance:
         period_ms = period_seconds * 1000
         now_ms = "" if now is None else int(now * 1000)
@@ -204,19 +179,6 @@ class RedisCache:
             elapsed_ms=elapsed_ms,
             period_ms=period_ms,
         )
-
-    def lock(self, name: str, *, ttl_seconds: float, wait_seconds: float = 0) -> AbstractAsyncContextManager[bool]:
-        key, ttl_ms = PREFIX + name, milliseconds(ttl_seconds)
-
-        async def obtain(token: str) -> bool:
-            with _unavailable():
-                return bool(await self._redis.set(key, token, nx=True, px=ttl_ms))
-
-        async def release(token: str) -> None:
-            with _unavailable():
-                await self._release(keys=[key], args=[token])
-
-        return hold_lock(obtain, release, wait_seconds)
 
     async def admit(self, key: str, token: str, *, interval_seconds: float, limit: int, lease_seconds: float) -> float:
         times = [interval_seconds * 1000, limit, lease_seconds * 1000, CROWDED_SECONDS * 1000]

@@ -7,11 +7,11 @@ from sqlalchemy import ForeignKey, Index, UniqueConstraint, delete, select, upda
 from sqlalchemy.orm import Mapped, mapped_column
 
 from scrubjay.model.content import Chunk, ChunkContentType, ChunkOutline
-from scrubjay.storage.repository import BATCH, Base, Repository, table_options
+from scrubjay.storage.repository import Base, Repository, TenantOwned, batches, table_options
 from scrubjay.storage.types import EnumText, Hash, Id, LongText, Name, UtcDateTime
 
 
-class ChunkRow(Base):
+class ChunkRow(TenantOwned, Base):
     __tablename__ = "chunks"
     __table_args__ = table_options(
         UniqueConstraint("document_id", "version", "chunk_index", name="uq_chunks_index"),
@@ -20,8 +20,6 @@ class ChunkRow(Base):
         Index("ix_chunks_content_sha256", "content_sha256"),
     )
 
-    id: Mapped[Id] = mapped_column(primary_key=True)
-    tenant_id: Mapped[Id] = mapped_column(ForeignKey("tenants.id"))
     document_id: Mapped[Id] = mapped_column(ForeignKey("documents.id", ondelete="CASCADE"))
     version: Mapped[int]
     chunk_index: Mapped[int]
@@ -44,10 +42,9 @@ class Chunks(Repository[Chunk]):
 
     async def of_document(self, document_id: str, *, version: int | None = None) -> Sequence[Chunk]:
         """The chunks of one version, or of all, in order."""
-        statement = select(*self._columns).where(ChunkRow.document_id == document_id)
-        if version is not None:
-            statement = statement.where(ChunkRow.version == version)
-        return await self._items(statement.order_by(ChunkRow.version, ChunkRow.chunk_index))
+        wanted = () if version is None else (ChunkRow.version == version,)
+        order = [ChunkRow.version, ChunkRow.chunk_index]
+        return await self.every(ChunkRow.document_id == document_id, *wanted, order=order)
 
     async def outlines(self, document_ids: Collection[str]) -> Mapping[str, Sequence[ChunkOutline]]:
         """Document id → the chunks of all its versions without their texts."""
@@ -61,24 +58,17 @@ class Chunks(Repository[Chunk]):
         return found
 
     async def by_ids(self, tenant_id: str, chunk_ids: Collection[str]) -> Sequence[Chunk]:
-        ids, found = list(chunk_ids), list[Chunk]()
-        for start in range(0, len(ids), BATCH):
-            found += await self._items(
-                select(*self._columns).where(
-                    ChunkRow.tenant_id == tenant_id, ChunkRow.id.in_(ids[start : start + BATCH])
-                )
-            )
+        found: list[Chunk] = []
+        for ids in batches(chunk_ids):
+            found += await self.every(ChunkRow.tenant_id == tenant_id, ChunkRow.id.in_(ids))
         return found
 
     async def neighbours(self, document_id: str, version: int, indexes: Collection[int]) -> Sequence[Chunk]:
-        return await self._items(
-            select(*self._columns)
-            .where(
-                ChunkRow.document_id == document_id,
-                ChunkRow.version == version,
-                ChunkRow.chunk_index.in_(list(indexes)),
-            )
-            .order_by(ChunkRow.chunk_index)
+        return await self.every(
+            ChunkRow.document_id == document_id,
+            ChunkRow.version == version,
+            ChunkRow.chunk_index.in_(list(indexes)),
+            order=[ChunkRow.chunk_index],
         )
 
     async def relabel(self, model: str) -> None:

@@ -2,22 +2,20 @@
 
 from datetime import datetime
 
-from sqlalchemy import ForeignKey, UniqueConstraint
+from sqlalchemy import UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
 from scrubjay.model.content import Collection
-from scrubjay.storage.repository import Base, Repository, table_options
-from scrubjay.storage.types import Id, Json, LongText, Name, UtcDateTime
+from scrubjay.storage.repository import Base, Repository, TenantOwned, table_options
+from scrubjay.storage.types import Json, LongText, Name, UtcDateTime
 
 
-class CollectionRow(Base):
+class CollectionRow(TenantOwned, Base):
     __tablename__ = "collections"
     __table_args__ = table_options(
         UniqueConstraint("tenant_id", "name", name="uq_collections_name"),
     )
 
-    id: Mapped[Id] = mapped_column(primary_key=True)
-    tenant_id: Mapped[Id] = mapped_column(ForeignKey("tenants.id"))
     name: Mapped[Name]
     description: Mapped[LongText | None]
     details: Mapped[Json]

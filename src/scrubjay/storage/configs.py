@@ -2,22 +2,20 @@
 
 from datetime import datetime
 
-from sqlalchemy import ForeignKey, String, UniqueConstraint
+from sqlalchemy import String, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
 from scrubjay.model.crawling import CrawlConfig
-from scrubjay.storage.repository import Base, Repository, table_options
-from scrubjay.storage.types import Id, Json, Name, UtcDateTime
+from scrubjay.storage.repository import Base, Repository, TenantOwned, table_options
+from scrubjay.storage.types import Json, Name, UtcDateTime
 
 
-class CrawlConfigRow(Base):
+class CrawlConfigRow(TenantOwned, Base):
     __tablename__ = "crawl_configs"
     __table_args__ = table_options(
         UniqueConstraint("tenant_id", "name", name="uq_crawl_configs_name"),
     )
 
-    id: Mapped[Id] = mapped_column(primary_key=True)
-    tenant_id: Mapped[Id] = mapped_column(ForeignKey("tenants.id"))
     name: Mapped[Name]
     max_depth: Mapped[int]
     rate_limit_rps: Mapped[float]

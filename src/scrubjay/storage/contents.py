@@ -7,7 +7,7 @@ from sqlalchemy import ForeignKey, delete, select
 from sqlalchemy.orm import Mapped, mapped_column
 
 from scrubjay.model.content import Content
-from scrubjay.storage.repository import BATCH, Base, Repository, table_options
+from scrubjay.storage.repository import Base, Repository, batches, table_options
 from scrubjay.storage.types import BYTES, Hash, Id, UtcDateTime
 
 
@@ -34,11 +34,11 @@ class Contents(Repository[Content]):
 
     async def bodies(self, tenant_id: str, hashes: Collection[str]) -> Mapping[str, bytes | None]:
         """Hash → compressed text; nothing for one that is in the blob store."""
-        texts, found = list(hashes), dict[str, bytes | None]()
-        for start in range(0, len(texts), BATCH):
+        found: dict[str, bytes | None] = {}
+        for batch in batches(hashes):
             rows = await self.connection.execute(
                 select(ContentRow.content_sha256, ContentRow.body).where(
-                    ContentRow.tenant_id == tenant_id, ContentRow.content_sha256.in_(texts[start : start + BATCH])
+                    ContentRow.tenant_id == tenant_id, ContentRow.content_sha256.in_(batch)
                 )
             )
             found |= {text: None if body is None else bytes(body) for text, body in rows}

@@ -8,7 +8,7 @@ from sqlalchemy import ForeignKey, Index, and_, bindparam, delete, or_, select, 
 from sqlalchemy.orm import Mapped, aliased, mapped_column
 
 from scrubjay.model.crawling import CrawledPage, KnownPage, PageListing, PageSeen
-from scrubjay.storage.repository import BATCH, Base, Repository, table_options
+from scrubjay.storage.repository import Base, Repository, batches, table_options
 from scrubjay.storage.types import BYTES, Hash, Id, LongText, Name, Number, UtcDateTime
 
 PAGE = 200
@@ -19,6 +19,7 @@ class CrawledPageRow(Base):
     __table_args__ = table_options(
         Index("ix_crawled_pages_job", "job_id", "url_hash"),
         Index("ix_crawled_pages_content", "scope_id", "content_sha256"),
+        Index("ix_crawled_pages_url", "url_hash"),
     )
 
     scope_id: Mapped[Id] = mapped_column(primary_key=True)
@@ -43,6 +44,7 @@ class CrawledPageRow(Base):
     content: Mapped[bytes | None] = mapped_column(BYTES)
     details: Mapped[bytes | None] = mapped_column(BYTES)
     duration_ms: Mapped[int]
+    attempts: Mapped[int] = mapped_column(server_default="1")
     fetched_at: Mapped[datetime] = mapped_column(UtcDateTime)
     changed_at: Mapped[datetime] = mapped_column(UtcDateTime)
 
@@ -57,8 +59,8 @@ class CrawledPages(Repository[CrawledPage]):
         """Store pages in place of what was known of them."""
         # In one order: two crawls that store the same pages would otherwise wait for each other in a circle.
         pages = sorted(pages, key=lambda page: (page.scope_id, page.url_hash))
-        for start in range(0, len(pages), BATCH):
-            by_key = {(page.scope_id, page.url_hash): page for page in pages[start : start + BATCH]}
+        for batch in batches(pages):
+            by_key = {(page.scope_id, page.url_hash): page for page in batch}
             for scope_id in {scope for scope, _ in by_key}:
                 hashes = [url_hash for scope, url_hash in by_key if scope == scope_id]
                 await self.connection.execute(
@@ -82,6 +84,8 @@ class CrawledPages(Repository[CrawledPage]):
                     "now_depth": page.depth,
                     "now_error_type": page.error_type,
                     "now_error": page.error,
+                    "now_status": page.status,
+                    "now_attempts": page.attempts,
                     "seen_at": page.seen_at,
                 }
                 for page in sorted(seen, key=lambda page: page.url_hash)
@@ -96,10 +100,20 @@ class CrawledPages(Repository[CrawledPage]):
         pages = [KnownPage(**dict(zip(_KNOWN_NAMES, row, strict=True))) for row in rows]
         return {page.url_hash: page for page in pages}
 
+    async def known_elsewhere(
+        self, tenant_id: str, scope_id: str, hashes: Collection[str]
+    ) -> Mapping[str, Sequence[KnownPage]]:
+        """What other scopes of the tenant know of these addresses and have the text of, by hash."""
+        found: dict[str, list[KnownPage]] = {}
+        if hashes:
+            values = {"of_tenant": tenant_id, "not_scope": scope_id, "of_urls": list(hashes)}
+            for row in await self.connection.execute(_KNOWN_ELSEWHERE, values):
+                page = KnownPage(**dict(zip(_KNOWN_NAMES, row, strict=True)))
+                found.setdefault(page.url_hash, []).append(page)
+        return found
+
     async def by_hashes(self, scope_id: str, hashes: Collection[str]) -> Sequence[CrawledPage]:
-        return await self._items(
-            select(*self._columns).where(CrawledPageRow.scope_id == scope_id, CrawledPageRow.url_hash.in_(list(hashes)))
-        )
+        return await self.every(CrawledPageRow.scope_id == scope_id, CrawledPageRow.url_hash.in_(list(hashes)))
 
     async def first_with_content(self, scope_id: str, job_id: str, contents: Collection[str]) -> Mapping[str, str]:
         """Content hash → the address hash under which this crawl has it already."""
@@ -158,33 +172,38 @@ class CrawledPages(Repository[CrawledPage]):
 
     async def of_job(self, job_id: str, *, after: str = "", limit: int = PAGE) -> Sequence[CrawledPage]:
         """The next pages, by hash, that a job fetched or confirmed."""
-        return await self._items(
-            select(*self._columns)
-            .where(CrawledPageRow.job_id == job_id, CrawledPageRow.url_hash > after)
-            .order_by(CrawledPageRow.url_hash)
-            .limit(limit)
+        return await self.every(
+            CrawledPageRow.job_id == job_id,
+            CrawledPageRow.url_hash > after,
+            order=[CrawledPageRow.url_hash],
+            limit=limit,
         )
 
     async def of_scope(self, scope_id: str, *, after: str = "") -> Sequence[CrawledPage]:
         """Everything that is known of a scope, by hash, some at a time."""
-        return await self._items(
-            select(*self._columns)
-            .where(CrawledPageRow.scope_id == scope_id, CrawledPageRow.url_hash > after)
-            .order_by(CrawledPageRow.url_hash)
-            .limit(PAGE)
+        return await self.every(
+            CrawledPageRow.scope_id == scope_id,
+            CrawledPageRow.url_hash > after,
+            order=[CrawledPageRow.url_hash],
+            limit=PAGE,
         )
 
-    async def listing(self, scope_id: str, job_id: str, *, after: str = "", limit: int = 1000) -> Sequence[PageListing]:
+    async def listing(
+        self, scope_id: str, job_id: str, *, after: str = "", limit: int = 1000, only_problems: bool = False
+    ) -> Sequence[PageListing]:
         """What a job found, without the texts, by hash."""
-        rows = await self.connection.execute(
-            select(*_LISTING)
-            .where(
-                CrawledPageRow.job_id == job_id, CrawledPageRow.scope_id == scope_id, CrawledPageRow.url_hash > after
-            )
-            .order_by(CrawledPageRow.url_hash)
-            .limit(limit)
-        )
+        row = CrawledPageRow
+        statement = select(*_LISTING).where(row.job_id == job_id, row.scope_id == scope_id, row.url_hash > after)
+        if only_problems:
+            statement = statement.where(row.error_type.is_not(None))
+        rows = await self.connection.execute(statement.order_by(row.url_hash).limit(limit))
         return [PageListing._make(row) for row in rows]
+
+    async def move_scope(self, scope_id: str, new_scope_id: str) -> None:
+        """Give the pages of one scope to another one, which has none yet."""
+        await self.connection.execute(
+            update(CrawledPageRow).where(CrawledPageRow.scope_id == scope_id).values(scope_id=new_scope_id)
+        )
 
     async def depths(self, scope_id: str, hashes: Collection[str]) -> Mapping[str, int]:
         """How many links from the start these pages were, by hash."""
@@ -218,6 +237,16 @@ _KNOWN_OF_URLS = select(*_KNOWN).where(
     CrawledPageRow.scope_id == bindparam("in_scope"),
     CrawledPageRow.url_hash.in_(bindparam("of_urls", expanding=True)),
 )
+_KNOWN_ELSEWHERE = (
+    select(*_KNOWN)
+    .where(
+        CrawledPageRow.tenant_id == bindparam("of_tenant"),
+        CrawledPageRow.url_hash.in_(bindparam("of_urls", expanding=True)),
+        CrawledPageRow.scope_id != bindparam("not_scope"),
+        CrawledPageRow.content_sha256.is_not(None),
+    )
+    .order_by(CrawledPageRow.fetched_at.desc())
+)
 _LISTING = [CrawledPageRow.__table__.c[name] for name in PageListing._fields]
 _CONFIRM = (
     update(CrawledPageRow)
@@ -230,6 +259,8 @@ _CONFIRM = (
         depth=bindparam("now_depth"),
         error_type=bindparam("now_error_type"),
         error=bindparam("now_error"),
+        status=bindparam("now_status"),
+        attempts=bindparam("now_attempts"),
         fetched_at=bindparam("seen_at"),
     )
     .execution_options(synchronize_session=False)

@@ -8,7 +8,6 @@ import sqlite3
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from pathlib import Path
 from typing import Any
 
 from sqlalchemy import URL, Connection, event, make_url, text
@@ -180,6 +179,11 @@ def open_database(settings: Settings) -> Database:
     }
     if url.get_backend_name() == "mysql":
         options["isolation_level"] = "READ COMMITTED"
+    elif url.get_backend_name() == "postgresql":
+        # A frozen process keeps its row locks, and no other worker could take its jobs over. PostgreSQL ends its
+        # open transaction after the same time in which other workers declare it dead.
+        idle_milliseconds = str(int(1000 * settings.worker_silence_seconds))
+        options["connect_args"] = {"server_settings": {"idle_in_transaction_session_timeout": idle_milliseconds}}
     engine = create_async_engine(url, **options)
     _ping_after_idling(engine)
     return Database(engine)
@@ -285,9 +289,3 @@ def _begin_by_hand(engine: AsyncEngine) -> None:
     def _on_begin(connection: Connection) -> None:
         writing = connection.get_execution_options().get("scrubjay_writing", False)
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
-
-
-def sqlite_path(url: str) -> Path | None:
-    """The file behind a SQLite URL."""
-    parsed = make_url(url)
-    return Path(parsed.database) if parsed.get_backend_name() == "sqlite" and parsed.database else None

@@ -7,11 +7,11 @@ from sqlalchemy import ForeignKey, Index, String, delete, func, select, update
 from sqlalchemy.orm import Mapped, mapped_column
 
 from scrubjay.model.webhook import Delivery, DeliveryStatus
-from scrubjay.storage.repository import Base, Repository, table_options
+from scrubjay.storage.repository import Base, Repository, TenantOwned, table_options
 from scrubjay.storage.types import EnumText, Id, LongText, Number, UtcDateTime, partial_index
 
 
-class DeliveryRow(Base):
+class DeliveryRow(TenantOwned, Base):
     __tablename__ = "webhook_deliveries"
     __table_args__ = table_options(
         Index("ix_webhook_deliveries_webhook", "webhook_id", "created_at"),
@@ -23,8 +23,6 @@ class DeliveryRow(Base):
         partial_index("ix_webhook_deliveries_due", "next_attempt_at", where="status = 'pending'"),
     )
 
-    id: Mapped[Id] = mapped_column(primary_key=True)
-    tenant_id: Mapped[Id] = mapped_column(ForeignKey("tenants.id"))
     webhook_id: Mapped[Id] = mapped_column(ForeignKey("webhooks.id", ondelete="CASCADE"))
     event: Mapped[str] = mapped_column(String(64))
     event_id: Mapped[Id]
@@ -51,11 +49,11 @@ class Deliveries(Repository[Delivery]):
 
     async def head(self, webhook_id: str) -> Delivery | None:
         """What is to be sent before anything else goes to this webhook."""
-        found = await self._items(
-            select(*self._columns)
-            .where(DeliveryRow.webhook_id == webhook_id, DeliveryRow.status == DeliveryStatus.PENDING)
-            .order_by(DeliveryRow.position)
-            .limit(1)
+        found = await self.every(
+            DeliveryRow.webhook_id == webhook_id,
+            DeliveryRow.status == DeliveryStatus.PENDING,
+            order=[DeliveryRow.position],
+            limit=1,
         )
         return found[0] if found else None
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import ForeignKey, Index, String, select
+from sqlalchemy import ForeignKey, Index, String
 from sqlalchemy.orm import Mapped, mapped_column
 
 from scrubjay.model.content import DocumentLogLine
@@ -32,6 +32,4 @@ class DocumentLogs(Repository[DocumentLogLine]):
 
     async def of_document(self, document_id: str) -> Sequence[DocumentLogLine]:
         """The whole log, oldest line first."""
-        return await self._items(
-            select(*self._columns).where(DocumentLogRow.document_id == document_id).order_by(DocumentLogRow.id)
-        )
+        return await self.every(DocumentLogRow.document_id == document_id, order=[DocumentLogRow.id])

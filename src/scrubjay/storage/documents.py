@@ -8,7 +8,7 @@ from sqlalchemy import ForeignKey, Index, String, UniqueConstraint, false, func,
 from sqlalchemy.orm import Mapped, mapped_column
 
 from scrubjay.model.content import Document, DocumentSource, DocumentStatus
-from scrubjay.storage.repository import BATCH, Base, Repository, table_options
+from scrubjay.storage.repository import Base, Repository, TenantOwned, batches, table_options
 from scrubjay.storage.types import (
     EnumText,
     Hash,
@@ -26,7 +26,7 @@ _SHOWN = ("is_purging", "deleted_at")
 _SIZED = ("version", "indexed_version", "size_bytes")  # what a vector store says of its files
 
 
-class DocumentRow(Base):
+class DocumentRow(TenantOwned, Base):
     __tablename__ = "documents"
     __table_args__ = table_options(
         UniqueConstraint("tenant_id", "natural_key", name="uq_documents_natural_key"),
@@ -60,8 +60,6 @@ class DocumentRow(Base):
         partial_index("ix_documents_active", "tenant_id", "id", where="deleted_at IS NULL"),
     )
 
-    id: Mapped[Id] = mapped_column(primary_key=True)
-    tenant_id: Mapped[Id] = mapped_column(ForeignKey("tenants.id"))
     natural_key: Mapped[Hash]
     url: Mapped[LongText]
     url_hash: Mapped[Hash]
@@ -106,18 +104,14 @@ class Documents(Repository[Document]):
 
     async def by_keys(self, tenant_id: str, natural_keys: Collection[str]) -> Mapping[str, Document]:
         """Natural key → document, also of those that are deleted."""
-        keys, found = list(natural_keys), list[Document]()
-        for start in range(0, len(keys), BATCH):
-            found += await self._items(
-                select(*self._columns).where(
-                    DocumentRow.tenant_id == tenant_id, DocumentRow.natural_key.in_(keys[start : start + BATCH])
-                )
-            )
+        found: list[Document] = []
+        for keys in batches(natural_keys):
+            found += await self.every(DocumentRow.tenant_id == tenant_id, DocumentRow.natural_key.in_(keys))
         return {document.natural_key: document for document in found}
 
     async def by_ids(self, document_ids: Collection[str]) -> Mapping[str, Document]:
         ids = list(document_ids)
-        found = await self._items(select(*self._columns).where(DocumentRow.id.in_(ids))) if ids else []
+        found = await self.every(DocumentRow.id.in_(ids)) if ids else []
         return {document.id: document for document in found}
 
     async def first_with_content(self, tenant_id: str, contents: Collection[str]) -> Mapping[str, str]:
@@ -144,6 +138,10 @@ class Documents(Repository[Document]):
             .values(index_revision=DocumentRow.index_revision + 1, **changes)
         )
 
+    async def hand_over(self, document_id: str, plan_id: str) -> None:
+        """Another plan has the document from now on; what it says stays the same."""
+        await self.connection.execute(update(DocumentRow).where(DocumentRow.id == document_id).values(plan_id=plan_id))
+
     async def any_due(self, now: datetime) -> bool:
         """Whether the index owes anything: cheap enough to be asked all the time."""
         due = select(DocumentRow.id).where(DocumentRow.index_due_at <= now).limit(1)
@@ -166,17 +164,16 @@ class Documents(Repository[Document]):
         await self.connection.execute(
             update(DocumentRow).where(DocumentRow.id.in_(ids)).values(index_due_at=until, index_lease=lease)
         )
-        return await self._items(select(*self._columns).where(DocumentRow.id.in_(ids)))
+        return await self.every(DocumentRow.id.in_(ids))
 
     async def settle_index(self, document: Document, **changes: Any) -> bool:
         """The index holds this revision. False when the document changed meanwhile; then it stays due."""
         mine = (DocumentRow.id == document.id, DocumentRow.index_lease == document.index_lease)
-        settled = await self.connection.execute(
+        return await self.changed(
             update(DocumentRow)
             .where(*mine, DocumentRow.index_revision == document.index_revision)
             .values(index_due_at=None, index_lease=None, index_attempts=0, **changes)
         )
-        return bool(settled.rowcount)
 
     async def hand_back(self, document: Document, now: datetime) -> None:
         """Somebody else may take it up at once."""

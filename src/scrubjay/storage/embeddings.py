@@ -7,7 +7,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Mapped, mapped_column
 
 from scrubjay.model.content import Embedding
-from scrubjay.storage.repository import BATCH, Base, Repository
+from scrubjay.storage.repository import Base, Repository, batches
 from scrubjay.storage.types import BYTES, Hash, Name, UtcDateTime
 
 
@@ -29,11 +29,11 @@ class Embeddings(Repository[Embedding]):
 
     async def known(self, model: str, hashes: Collection[str]) -> Mapping[str, bytes]:
         """Text hash → vector, of those that this model has embedded before."""
-        texts, found = list(hashes), dict[str, bytes]()
-        for start in range(0, len(texts), BATCH):
+        found: dict[str, bytes] = {}
+        for batch in batches(hashes):
             rows = await self.connection.execute(
                 select(EmbeddingRow.content_sha256, EmbeddingRow.vector).where(
-                    EmbeddingRow.model == model, EmbeddingRow.content_sha256.in_(texts[start : start + BATCH])
+                    EmbeddingRow.model == model, EmbeddingRow.content_sha256.in_(batch)
                 )
             )
             found |= {text: bytes(vector) for text, vector in rows}

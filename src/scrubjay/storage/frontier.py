@@ -20,7 +20,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from scrubjay.model.crawl_spec import CrawlStrategy
 from scrubjay.model.crawling import FrontierItem, FrontierStatus
-from scrubjay.storage.repository import BATCH, Base, Repository, table_options
+from scrubjay.storage.repository import BATCH, Base, Repository, batches, table_options
 from scrubjay.storage.types import BIG, EnumText, Hash, Id, LongText, Name, UtcDateTime, partial_index
 
 
@@ -64,21 +64,39 @@ class Frontier(Repository[FrontierItem]):
     model = FrontierItem
     noun = "frontier item"
 
-    async def add_new(self, items: Sequence[FrontierItem]) -> int:
-        """Add the URLs that this job has not seen; returns how many were new."""
+    async def add_new(self, items: Sequence[FrontierItem], *, raise_scores: bool = False) -> int:
+        """Add the URLs that this job has not seen; returns how many were new.
+
+        With `raise_scores`, a URL that is still pending gets the score of a link that scores higher.
+        """
         added = 0
         for start in range(0, len(items), BATCH):
             batch: dict[str, FrontierItem] = {}
             for item in items[start : start + BATCH]:
-                batch.setdefault(item.url_hash, item)
+                first = batch.setdefault(item.url_hash, item)
+                if raise_scores and item.score > first.score:
+                    batch[item.url_hash] = item
             job_id = items[start].job_id
             known = await self.connection.execute(_KNOWN, {"of_job": job_id, "of_urls": list(batch)})
-            for (url_hash,) in known:
-                batch.pop(url_hash, None)
+            again = [batch.pop(url_hash) for (url_hash,) in known]
+            raised = [
+                {"of_job": job_id, "of_url": item.url_hash, "now_score": item.score} for item in again if item.score > 0
+            ]
+            if raise_scores and raised:
+                await self.connection.execute(_RAISE_SCORE, raised)
             if batch:
                 await self.connection.execute(self._insert, [self._values(item) for item in batch.values()])
             added += len(batch)
         return added
+
+    async def known(self, job_ids: Collection[str], hashes: Collection[str]) -> set[str]:
+        """Which of these URLs, by hash, one of the jobs has in its frontier."""
+        found: set[str] = set()
+        for batch in batches(hashes):
+            for job_id in job_ids:
+                values = {"of_job": job_id, "of_urls": batch}
+                found.update((await self.connection.execute(_KNOWN, values)).scalars())
+        return found
 
     async def lease(
         self,
@@ -145,8 +163,8 @@ class Frontier(Repository[FrontierItem]):
     async def settle(self, job_id: str, settled: Sequence[tuple[str, FrontierStatus, str | None]]) -> None:
         """Mark URLs, by hash, as done with: for the one run that holds the job."""
         plain = [url_hash for url_hash, status, error in settled if status is FrontierStatus.COMPLETED and not error]
-        for start in range(0, len(plain), BATCH):
-            await self.connection.execute(_COMPLETE, {"of_job": job_id, "of_urls": plain[start : start + BATCH]})
+        for batch in batches(plain):
+            await self.connection.execute(_COMPLETE, {"of_job": job_id, "of_urls": batch})
         others = [
             {"of_job": job_id, "of_url": url_hash, "now_status": status, "now_error": error}
             for url_hash, status, error in settled
@@ -173,7 +191,7 @@ class Frontier(Repository[FrontierItem]):
         self, job_id: str, url_hash: str, lease_id: str, status: FrontierStatus, error: str | None = None
     ) -> bool:
         """Settle a leased URL; false when the lease had moved to somebody else."""
-        result = await self.connection.execute(
+        return await self.changed(
             update(FrontierRow)
             .where(
                 FrontierRow.job_id == job_id,
@@ -182,7 +200,6 @@ class Frontier(Repository[FrontierItem]):
             )
             .values(status=status, error=error, leased_until=None)
         )
-        return bool(result.rowcount)
 
 
 # A depth-first crawl adds a page's links in reverse, so that both orders run along an index.
@@ -247,6 +264,17 @@ _SETTLE = (
     update(FrontierRow)
     .where(FrontierRow.job_id == bindparam("of_job"), FrontierRow.url_hash == bindparam("of_url"))
     .values(status=bindparam("now_status"), error=bindparam("now_error"), leased_until=None)
+    .execution_options(synchronize_session=False)
+)
+_RAISE_SCORE = (
+    update(FrontierRow)
+    .where(
+        FrontierRow.job_id == bindparam("of_job"),
+        FrontierRow.url_hash == bindparam("of_url"),
+        FrontierRow.status == FrontierStatus.PENDING,
+        FrontierRow.score < bindparam("now_score"),
+    )
+    .values(score=bindparam("now_score"))
     .execution_options(synchronize_session=False)
 )
 _COMPLETE = (

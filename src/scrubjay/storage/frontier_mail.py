@@ -35,8 +35,7 @@ class FrontierMail(Repository[MailedLink]):
 
     async def take(self, job_id: str, limit: int) -> Sequence[MailedLink]:
         """The oldest links for a shard, which are gone with this transaction: for the one run that holds its job."""
-        statement = select(*self._columns).where(FrontierMailRow.job_id == job_id)
-        links = await self._items(statement.order_by(FrontierMailRow.id).limit(limit))
+        links = await self.every(FrontierMailRow.job_id == job_id, order=[FrontierMailRow.id], limit=limit)
         if links:
             taken = [link.id for link in links]
             await self.connection.execute(delete(FrontierMailRow).where(FrontierMailRow.id.in_(taken)))

@@ -42,7 +42,7 @@ class Generations(Repository[IndexGeneration]):
 
     async def all(self) -> Sequence[IndexGeneration]:
         """Every generation, oldest first."""
-        return await self._items(select(*self._columns).order_by(GenerationRow.id))
+        return await self.every(order=[GenerationRow.id])
 
     async def set_state(self, generation_id: str, state: GenerationState, *, live_at: datetime | None = None) -> None:
         values = {"state": state} if live_at is None else {"state": state, "live_at": live_at}

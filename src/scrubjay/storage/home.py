@@ -65,6 +65,12 @@ def open_spool(home: Path) -> Path | None:
     return folder
 
 
+def remove_old_job_records(home: Path) -> None:
+    """Delete the records of job runs that versions with DBOS kept beside the database."""
+    for name in ("jobs.db", "jobs.db-wal", "jobs.db-shm"):
+        (home / name).unlink(missing_ok=True)
+
+
 @contextmanager
 def note_server(home: Path, url: str = "") -> Iterator[None]:
     """Leave word that this owner of the folder stays, and where it answers: commands leave work and searches to it."""

@@ -27,18 +27,16 @@ from scrubjay.model.job import FINISHED_STATES, JobState
 from scrubjay.model.knowledge import Assistant, InventoryFile, Response, VectorStoreBatch, VectorStoreFile
 from scrubjay.storage.documents import DocumentRow
 from scrubjay.storage.jobs import JobRow
-from scrubjay.storage.repository import BATCH, Base, Repository, table_options
+from scrubjay.storage.repository import Base, Repository, TenantOwned, batches, table_options
 from scrubjay.storage.types import Hash, Id, Json, LongText, Name, Number, UtcDateTime
 
 
-class InventoryFileRow(Base):
+class InventoryFileRow(TenantOwned, Base):
     __tablename__ = "inventory_files"
     __table_args__ = table_options(
         Index("ix_inventory_files_tenant", "tenant_id", "created_at"),
     )
 
-    id: Mapped[Id] = mapped_column(primary_key=True)
-    tenant_id: Mapped[Id] = mapped_column(ForeignKey("tenants.id"))
     filename: Mapped[LongText]
     purpose: Mapped[str] = mapped_column(String(64))
     content_type: Mapped[Name | None]
@@ -71,25 +69,29 @@ class VectorStoreFileRow(Base):
     created_at: Mapped[datetime] = mapped_column(UtcDateTime)
 
 
-# A file is what its document and the job that reads it say it is.
-_UNREAD = DocumentRow.version == 0
+# The status of a file is derived from its document and the job that reads it. A document that has a version and is
+# pending has older content of the same URL: the status is about the newer file.
+_IS_PENDING = DocumentRow.status == DocumentStatus.PENDING
+_UNREAD = or_(DocumentRow.version == 0, _IS_PENDING)
 _FAILED = DocumentRow.status.in_([DocumentStatus.FAILED, DocumentStatus.TYPE_DETECTION_FAILED])
 _ABANDONED = and_(
     VectorStoreFileRow.job_id.is_not(None), or_(JobRow.state.is_(None), JobRow.state.in_(sorted(FINISHED_STATES)))
 )
 _CANCELLED = or_(VectorStoreFileRow.is_cancelled.is_(True), JobRow.state == JobState.CANCELLED)
 _COMPLETED = and_(DocumentRow.version > 0, DocumentRow.indexed_version == DocumentRow.version)
+# Made by adding a file to a vector store, and not by a crawl or an upload to the collection itself.
+IS_ADDED = and_(
+    VectorStoreFileRow.document_id.is_not(None), VectorStoreFileRow.file_id != VectorStoreFileRow.document_id
+)
 file_status = case(
-    (_COMPLETED, literal("completed")),
     (and_(_UNREAD, VectorStoreFileRow.is_cancelled.is_(True)), literal("cancelled")),
+    (and_(IS_ADDED, _FAILED), literal("failed")),
+    (and_(IS_ADDED, _IS_PENDING, ~_ABANDONED), literal("in_progress")),
+    (and_(_COMPLETED, ~_IS_PENDING), literal("completed")),
     (_FAILED, literal("failed")),
     (and_(_UNREAD, _ABANDONED, _CANCELLED), literal("cancelled")),
     (and_(_UNREAD, _ABANDONED), literal("failed")),
     else_=literal("in_progress"),
-)
-# Made by adding a file to a vector store, and not by a crawl or an upload to the collection itself.
-IS_ADDED = and_(
-    VectorStoreFileRow.document_id.is_not(None), VectorStoreFileRow.file_id != VectorStoreFileRow.document_id
 )
 _EVERYTHING = (
     DocumentRow.__table__.outerjoin(
@@ -210,8 +212,7 @@ class VectorStoreFiles(Repository[VectorStoreFile]):
         )
         # One after the other: MariaDB cannot look into the table that it changes.
         ids = list((await self.connection.execute(unread.where(DocumentRow.id.in_(ours)))).scalars())
-        for start in range(0, len(ids), BATCH):
-            part = ids[start : start + BATCH]
+        for part in batches(ids):
             await self.connection.execute(
                 update(VectorStoreFileRow).where(VectorStoreFileRow.document_id.in_(part)).values(is_cancelled=True)
             )
@@ -223,12 +224,11 @@ class VectorStoreFiles(Repository[VectorStoreFile]):
 
     async def documents_of(self, tenant_id: str, file_id: str) -> Sequence[str]:
         """The documents that a file became, one in each vector store that has it."""
-        rows = await self.connection.execute(
+        return await self.column(
             select(VectorStoreFileRow.document_id).where(
                 VectorStoreFileRow.tenant_id == tenant_id, VectorStoreFileRow.file_id == file_id
             )
         )
-        return list(rows.scalars())
 
     async def with_attributes(self, tenant_id: str, collection_id: str) -> Mapping[str, Mapping[str, Any]]:
         """Document id → attributes, of those files of a vector store that have some."""
@@ -245,10 +245,8 @@ class VectorStoreFiles(Repository[VectorStoreFile]):
 
     async def by_documents(self, tenant_id: str, document_ids: Collection[str]) -> Mapping[str, VectorStoreFile]:
         """Document id → what the inventory knows of it, where it knows anything."""
-        found = await self._items(
-            select(*self._columns).where(
-                VectorStoreFileRow.tenant_id == tenant_id, VectorStoreFileRow.document_id.in_(list(document_ids))
-            )
+        found = await self.every(
+            VectorStoreFileRow.tenant_id == tenant_id, VectorStoreFileRow.document_id.in_(list(document_ids))
         )
         return {each.document_id: each for each in found}
 
@@ -269,11 +267,9 @@ def _listed(row: Mapping[str, Any]) -> ListedFile:
     return ListedFile(document, record, row["file_status"])
 
 
-class VectorStoreBatchRow(Base):
+class VectorStoreBatchRow(TenantOwned, Base):
     __tablename__ = "vector_store_batches"
 
-    id: Mapped[Id] = mapped_column(primary_key=True)
-    tenant_id: Mapped[Id] = mapped_column(ForeignKey("tenants.id"))
     collection_id: Mapped[Id] = mapped_column(ForeignKey("collections.id", ondelete="CASCADE"))
     cancelled_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     created_at: Mapped[datetime] = mapped_column(UtcDateTime)
@@ -285,14 +281,12 @@ class VectorStoreBatches(Repository[VectorStoreBatch]):
     noun = "file batch"
 
 
-class AssistantRow(Base):
+class AssistantRow(TenantOwned, Base):
     __tablename__ = "assistants"
     __table_args__ = table_options(
         Index("ix_assistants_tenant", "tenant_id", "created_at"),
     )
 
-    id: Mapped[Id] = mapped_column(primary_key=True)
-    tenant_id: Mapped[Id] = mapped_column(ForeignKey("tenants.id"))
     name: Mapped[LongText | None]
     description: Mapped[LongText | None]
     model: Mapped[Name]
@@ -330,9 +324,8 @@ class Responses(Repository[Response]):
 
     async def forget_conversation(self, tenant_id: str, conversation_id: str) -> int:
         """Delete every response of a conversation; returns how many there were."""
-        gone = await self.connection.execute(
+        return await self.write(
             delete(ResponseRow).where(
                 ResponseRow.tenant_id == tenant_id, ResponseRow.conversation_id == conversation_id
             )
         )
-        return int(gone.rowcount)

@@ -47,11 +47,8 @@ class JobEvents(Repository[JobEvent]):
             await self.connection.execute(_APPEND, rows if len(rows) > 1 else rows[0])
 
     async def after(self, job_id: str, sequence: int, limit: int = 500) -> Sequence[JobEvent]:
-        return await self._items(
-            select(*self._columns)
-            .where(JobEventRow.job_id == job_id, JobEventRow.sequence > sequence)
-            .order_by(JobEventRow.sequence)
-            .limit(limit)
+        return await self.every(
+            JobEventRow.job_id == job_id, JobEventRow.sequence > sequence, order=[JobEventRow.sequence], limit=limit
         )
 
     async def after_each(self, positions: Mapping[str, int], limit: int) -> Sequence[JobEvent]:
@@ -62,17 +59,12 @@ class JobEvents(Repository[JobEvent]):
             and_(JobEventRow.job_id == job_id, JobEventRow.sequence > sequence)
             for job_id, sequence in positions.items()
         ]
-        return await self._items(
-            select(*self._columns).where(or_(*behind)).order_by(JobEventRow.job_id, JobEventRow.sequence).limit(limit)
-        )
+        return await self.every(or_(*behind), order=[JobEventRow.job_id, JobEventRow.sequence], limit=limit)
 
     async def newest(self, job_id: str, types: Sequence[str], limit: int) -> Sequence[JobEvent]:
         """The last events of these types, the oldest of them first."""
-        found = await self._items(
-            select(*self._columns)
-            .where(JobEventRow.job_id == job_id, JobEventRow.type.in_(types))
-            .order_by(JobEventRow.sequence.desc())
-            .limit(limit)
+        found = await self.every(
+            JobEventRow.job_id == job_id, JobEventRow.type.in_(types), order=[JobEventRow.sequence.desc()], limit=limit
         )
         return list(reversed(found))
 

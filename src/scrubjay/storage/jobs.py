@@ -7,7 +7,6 @@ from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
-    ForeignKey,
     Index,
     String,
     and_,
@@ -24,12 +23,12 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from scrubjay.model.job import FINISHED_STATES, Job, JobPriority, JobRequest, JobState, LogState
 from scrubjay.storage.frontier_mail import FrontierMailRow
-from scrubjay.storage.repository import Base, Repository, table_options
+from scrubjay.storage.repository import Base, Repository, TenantOwned, table_options
 from scrubjay.storage.types import EnumText, Id, Json, LongText, Name, UtcDateTime, partial_index
 from scrubjay.storage.workers import WorkerRow
 
 
-class JobRow(Base):
+class JobRow(TenantOwned, Base):
     __tablename__ = "jobs"
     __table_args__ = table_options(
         partial_index("ix_jobs_queue", "state", "priority", "due_at", "id", where="state = 'pending'"),
@@ -41,8 +40,6 @@ class JobRow(Base):
         Index("ix_jobs_parent", "parent_id"),
     )
 
-    id: Mapped[Id] = mapped_column(primary_key=True)
-    tenant_id: Mapped[Id] = mapped_column(ForeignKey("tenants.id"))
     kind: Mapped[str] = mapped_column(String(64))
     payload: Mapped[Json]
     state: Mapped[JobState] = mapped_column(EnumText(JobState))
@@ -91,7 +88,7 @@ class Jobs(Repository[Job]):
 
     async def parts(self, job_id: str) -> Sequence[Job]:
         """The jobs that are parts of a job, in the order of their ids."""
-        return await self._items(select(*self._columns).where(JobRow.parent_id == job_id).order_by(JobRow.id))
+        return await self.every(JobRow.parent_id == job_id, order=[JobRow.id])
 
     async def delete(self, tenant_id: str, *identifier: str | int) -> bool:
         """With its parts, and the links that were on their way between them: nobody else would."""
@@ -190,14 +187,15 @@ class Jobs(Repository[Job]):
         conditions = [JobRow.tenant_id == tenant_id, JobRow.state.in_(FINISHED_STATES), JobRow.parent_id.is_(None)]
         if kinds:
             conditions.append(JobRow.kind.in_(kinds))
-        return await self._items(select(*self._columns).where(*conditions).limit(limit))
+        return await self.every(*conditions, limit=limit)
 
     async def finished_before(self, moment: datetime, limit: int) -> Sequence[Job]:
-        return await self._items(
-            select(*self._columns)
-            .where(JobRow.state.in_(FINISHED_STATES), JobRow.finished_at < moment, JobRow.parent_id.is_(None))
-            .order_by(JobRow.finished_at)
-            .limit(limit)
+        return await self.every(
+            JobRow.state.in_(FINISHED_STATES),
+            JobRow.finished_at < moment,
+            JobRow.parent_id.is_(None),
+            order=[JobRow.finished_at],
+            limit=limit,
         )
 
 

@@ -2,23 +2,21 @@
 
 from datetime import datetime
 
-from sqlalchemy import ForeignKey, Index
+from sqlalchemy import Index
 from sqlalchemy.orm import Mapped, mapped_column
 
 from scrubjay.model.tenant import ApiKey, Scope
-from scrubjay.storage.repository import Base, Repository, table_options
-from scrubjay.storage.types import EnumTuple, Hash, Id, Name, UtcDateTime, partial_index
+from scrubjay.storage.repository import Base, Repository, TenantOwned, table_options
+from scrubjay.storage.types import EnumTuple, Hash, Name, UtcDateTime, partial_index
 
 
-class ApiKeyRow(Base):
+class ApiKeyRow(TenantOwned, Base):
     __tablename__ = "api_keys"
     __table_args__ = table_options(
         Index("ix_api_keys_tenant_id", "tenant_id"),
         partial_index("ix_api_keys_active", "is_active", where="is_active = true"),
     )
 
-    id: Mapped[Id] = mapped_column(primary_key=True)
-    tenant_id: Mapped[Id] = mapped_column(ForeignKey("tenants.id"))
     name: Mapped[Name]
     key_hash: Mapped[Hash] = mapped_column(unique=True)
     scopes: Mapped[tuple[Scope, ...]] = mapped_column(EnumTuple(Scope))

@@ -5,14 +5,15 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, NamedTuple, cast
 
-from sqlalchemy import ForeignKey, Index, String, and_, delete, exists, func, select, type_coerce, update
+from sqlalchemy import ForeignKey, Index, String, and_, delete, exists, func, or_, select, type_coerce, update
 from sqlalchemy.orm import Mapped, mapped_column
 
 from scrubjay.model.plan import Change, Fate, LedgerEntry, WorkState
 from scrubjay.storage.crawled_pages import CrawledPageRow
 from scrubjay.storage.frontier import FrontierRow
 from scrubjay.storage.operation_items import OperationItemRow
-from scrubjay.storage.repository import BATCH, Base, Repository, table_options
+from scrubjay.storage.plans import PlanRow
+from scrubjay.storage.repository import Base, Repository, batches, table_options
 from scrubjay.storage.types import EnumText, Hash, Id, JsonTuple, LongText, Name, Number, UtcDateTime
 
 MAX_INTERVALS = 8  # changes whose intervals are kept for a key
@@ -38,6 +39,7 @@ class LedgerRow(Base):
         Index("ix_ledger_operation", "plan_id", "last_operation_id"),
         Index("ix_ledger_fate", "plan_id", "fate"),
         Index("ix_ledger_document", "document_id"),
+        Index("ix_ledger_key", "key_hash"),
         # All that a delta reads of a key, in the order in which it reads: the table itself is not touched.
         Index("ix_ledger_delta", "plan_id", "key_hash", "fate", "missing_runs", "fingerprint"),
     )
@@ -89,26 +91,79 @@ class Ledger(Repository[LedgerEntry]):
         self, plan_id: str, *, fates: Collection[Fate] = (), after: str = "", limit: int = 1000
     ) -> Sequence[LedgerEntry]:
         """Entries in the order of their hashes, some at a time."""
-        statement = select(*self._columns).where(LedgerRow.plan_id == plan_id, LedgerRow.key_hash > after)
+        wanted = [LedgerRow.plan_id == plan_id, LedgerRow.key_hash > after]
         if fates:
-            statement = statement.where(LedgerRow.fate.in_(list(fates)))
-        return await self._items(statement.order_by(LedgerRow.key_hash).limit(limit))
+            wanted.append(LedgerRow.fate.in_(list(fates)))
+        return await self.every(*wanted, order=[LedgerRow.key_hash], limit=limit)
 
     async def by_hashes(self, plan_id: str, hashes: Collection[str]) -> Mapping[str, LedgerEntry]:
-        found = await self._items(
-            select(*self._columns).where(LedgerRow.plan_id == plan_id, LedgerRow.key_hash.in_(list(hashes)))
-        )
+        found = await self.every(LedgerRow.plan_id == plan_id, LedgerRow.key_hash.in_(list(hashes)))
         return {entry.key_hash: entry for entry in found}
+
+    async def owners(self, tenant_id: str, hashes: Collection[str], limit: int = 5) -> Sequence[str]:
+        """Plans that have all of these keys; plans with a schedule first, then the most recently used."""
+        return await self.column(
+            select(LedgerRow.plan_id)
+            .join(PlanRow, PlanRow.id == LedgerRow.plan_id)
+            .where(
+                LedgerRow.tenant_id == tenant_id,
+                LedgerRow.key_hash.in_(list(hashes)),
+                LedgerRow.fate != Fate.RETIRED,
+            )
+            .group_by(LedgerRow.plan_id, PlanRow.is_one_off, PlanRow.updated_at)
+            .having(func.count() == len(hashes))
+            .order_by(PlanRow.is_one_off, PlanRow.updated_at.desc())
+            .limit(limit)
+        )
+
+    async def other_holders(
+        self, plan_id: str, document_ids: Collection[str], *, but: Collection[str] = ()
+    ) -> Mapping[str, str]:
+        """Document → a plan that still has it: another one, or this one under other keys than `but`.
+
+        Another plan that is one-off holds nothing, because no run of it would let go.
+        """
+        if not document_ids:
+            return {}
+        rows = await self.connection.execute(
+            select(LedgerRow.document_id, func.min(LedgerRow.plan_id))
+            .join(PlanRow, PlanRow.id == LedgerRow.plan_id)
+            .where(
+                LedgerRow.document_id.in_(list(document_ids)),
+                LedgerRow.fate != Fate.RETIRED,
+                or_(
+                    and_(LedgerRow.plan_id != plan_id, PlanRow.is_one_off.is_(False)),
+                    and_(LedgerRow.plan_id == plan_id, LedgerRow.key_hash.not_in(list(but))),
+                ),
+            )
+            .group_by(LedgerRow.document_id)
+        )
+        return {str(document_id): str(holder) for document_id, holder in rows}
+
+    async def release(self, document_ids: Collection[str]) -> None:
+        """The documents have ended: no plan has them, not even a one-off plan."""
+        if document_ids:
+            await self.connection.execute(
+                update(LedgerRow)
+                .where(LedgerRow.document_id.in_(list(document_ids)))
+                .values(fate=Fate.RETIRED, missing_runs=0)
+            )
 
     async def put(self, entries: Sequence[LedgerEntry]) -> None:
         """Write entries of one plan in place of what was known of their keys."""
-        for start in range(0, len(entries), BATCH):
-            batch = entries[start : start + BATCH]
+        for batch in batches(entries):
             hashes = [entry.key_hash for entry in batch]
             await self.connection.execute(
                 delete(LedgerRow).where(LedgerRow.plan_id == batch[0].plan_id, LedgerRow.key_hash.in_(hashes))
             )
             await self.add_many(batch)
+
+    async def forget(self, plan_id: str, hashes: Collection[str]) -> None:
+        """Keys that the next comparison is to find new."""
+        for keys in batches(hashes):
+            await self.connection.execute(
+                delete(LedgerRow).where(LedgerRow.plan_id == plan_id, LedgerRow.key_hash.in_(list(keys)))
+            )
 
     async def set_fate(self, plan_id: str, hashes: Collection[str], fate: Fate, **changes: Any) -> None:
         if hashes:

@@ -8,11 +8,11 @@ from sqlalchemy import ForeignKey, Index, func, select, update
 from sqlalchemy.orm import Mapped, mapped_column
 
 from scrubjay.model.plan import ENDED_STATES, Operation, OperationState, Trigger
-from scrubjay.storage.repository import Base, Repository, table_options
-from scrubjay.storage.types import EnumText, Id, LongText, Number, UtcDateTime
+from scrubjay.storage.repository import Base, Repository, TenantOwned, table_options
+from scrubjay.storage.types import EnumText, Id, Json, LongText, Number, UtcDateTime
 
 
-class OperationRow(Base):
+class OperationRow(TenantOwned, Base):
     __tablename__ = "crawl_operations"
     __table_args__ = table_options(
         Index("ix_crawl_operations_listed", "tenant_id", "state", "created_at", "id"),
@@ -20,8 +20,6 @@ class OperationRow(Base):
         Index("ix_crawl_operations_created_at", "created_at"),
     )
 
-    id: Mapped[Id] = mapped_column(primary_key=True)
-    tenant_id: Mapped[Id] = mapped_column(ForeignKey("tenants.id"))
     plan_id: Mapped[Id] = mapped_column(ForeignKey("crawl_plans.id", ondelete="CASCADE"))
     job_id: Mapped[Id | None]
     state: Mapped[OperationState] = mapped_column(EnumText(OperationState))
@@ -42,6 +40,7 @@ class OperationRow(Base):
     objects_withheld: Mapped[Number]
     trigger: Mapped[Trigger] = mapped_column(EnumText(Trigger))
     is_complete: Mapped[bool]
+    report: Mapped[Json | None]
     enumeration_file: Mapped[LongText | None]
     started_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     enumeration_started_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
@@ -64,17 +63,23 @@ class Operations(Repository[Operation]):
     async def of_plan(self, plan_id: str, operation_id: str) -> Operation | None:
         return await self.find(OperationRow.plan_id == plan_id, OperationRow.id == operation_id)
 
+    async def newest(self, plan_id: str) -> Operation | None:
+        found = await self.every(
+            OperationRow.plan_id == plan_id, order=[OperationRow.created_at.desc(), OperationRow.id.desc()], limit=1
+        )
+        return found[0] if found else None
+
+    async def find_by_id(self, tenant_id: str, operation_id: str) -> Operation | None:
+        return await self.find(OperationRow.tenant_id == tenant_id, OperationRow.id == operation_id)
+
     async def ended_before(self, plan_id: str, moment: datetime, limit: int = 500) -> Sequence[Operation]:
         """Operations of a plan that are over and older than a moment."""
-        return await self._items(
-            select(*self._columns)
-            .where(
-                OperationRow.plan_id == plan_id,
-                OperationRow.created_at < moment,
-                OperationRow.state.in_(list(ENDED_STATES)),
-            )
-            .order_by(OperationRow.created_at)
-            .limit(limit)
+        return await self.every(
+            OperationRow.plan_id == plan_id,
+            OperationRow.created_at < moment,
+            OperationRow.state.in_(list(ENDED_STATES)),
+            order=[OperationRow.created_at],
+            limit=limit,
         )
 
     async def statistics(self, plan_id: str) -> Mapping[str, Any]:

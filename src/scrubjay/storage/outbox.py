@@ -3,21 +3,19 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import ForeignKey, Index, String, delete, select, update
+from sqlalchemy import Index, String, delete, select, update
 from sqlalchemy.orm import Mapped, mapped_column
 
 from scrubjay.model.content import OutboxEvent
-from scrubjay.storage.repository import Base, Repository, table_options
-from scrubjay.storage.types import Id, Json, UtcDateTime
+from scrubjay.storage.repository import Base, Repository, TenantOwned, table_options
+from scrubjay.storage.types import Json, UtcDateTime
 
 
-class OutboxRow(Base):
+class OutboxRow(TenantOwned, Base):
     __tablename__ = "outbox"
     # Not a partial index: MariaDB and MySQL have none, and would look at all that was published before.
     __table_args__ = table_options(Index("ix_outbox_published", "published_at", "id"))
 
-    id: Mapped[Id] = mapped_column(primary_key=True)
-    tenant_id: Mapped[Id] = mapped_column(ForeignKey("tenants.id"))
     topic: Mapped[str] = mapped_column(String(64))
     payload: Mapped[Json]
     created_at: Mapped[datetime] = mapped_column(UtcDateTime)

@@ -3,23 +3,21 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ForeignKey, Index, UniqueConstraint
+from sqlalchemy import Index, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
 from scrubjay.model.crawling import Proxy, ProxyRotation
-from scrubjay.storage.repository import Base, Repository, table_options
-from scrubjay.storage.types import EnumText, Id, JsonTuple, Name, UtcDateTime
+from scrubjay.storage.repository import Base, Repository, TenantOwned, table_options
+from scrubjay.storage.types import EnumText, JsonTuple, Name, UtcDateTime
 
 
-class ProxyRow(Base):
+class ProxyRow(TenantOwned, Base):
     __tablename__ = "proxies"
     __table_args__ = table_options(
         UniqueConstraint("tenant_id", "name", name="uq_proxies_name"),
         Index("ix_proxies_active", "is_active"),
     )
 
-    id: Mapped[Id] = mapped_column(primary_key=True)
-    tenant_id: Mapped[Id] = mapped_column(ForeignKey("tenants.id"))
     name: Mapped[Name]
     servers: Mapped[tuple[Any, ...]] = mapped_column(JsonTuple)
     rotation: Mapped[ProxyRotation] = mapped_column(EnumText(ProxyRotation))

@@ -1,17 +1,19 @@
 """What every repository can do. One file per noun adds the statements that only that noun needs."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from typing import Any, ClassVar, Generic, TypeVar
 
 from sqlalchemy import (
     ColumnElement,
+    ForeignKey,
     FromClause,
     Insert,
     MetaData,
     Row,
     Select,
+    UpdateBase,
     and_,
     delete,
     func,
@@ -21,13 +23,15 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
-from sqlalchemy.orm import DeclarativeBase
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from sqlalchemy.schema import SchemaItem
 
 from scrubjay.errors import Conflict, NotFound
 from scrubjay.model.page import Page
+from scrubjay.storage.types import Id
 
 M = TypeVar("M")
+T = TypeVar("T")
 BATCH = 500
 
 
@@ -49,9 +53,22 @@ class Base(DeclarativeBase):
     __table_args__: Any = MYSQL_OPTIONS
 
 
+class TenantOwned:
+    """The columns that tables of tenants' things begin with."""
+
+    id: Mapped[Id] = mapped_column(primary_key=True, sort_order=-2)
+    tenant_id: Mapped[Id] = mapped_column(ForeignKey("tenants.id"), sort_order=-1)
+
+
 def table_options(*items: SchemaItem, **options: Any) -> tuple[Any, ...]:
     """Indexes and constraints of a table, with what MariaDB/MySQL must be told."""
     return (*items, {**MYSQL_OPTIONS, **options})
+
+
+def batches(items: Collection[T]) -> Iterator[list[T]]:
+    """The items in parts that fit into one statement."""
+    ordered = list(items)
+    return (ordered[start : start + BATCH] for start in range(0, len(ordered), BATCH))
 
 
 class Repository(Generic[M]):
@@ -83,9 +100,8 @@ class Repository(Generic[M]):
 
     async def add_many(self, items: Sequence[M]) -> None:
         with self._conflicts():
-            for start in range(0, len(items), BATCH):
-                batch = [self._values(item) for item in items[start : start + BATCH]]
-                await self.connection.execute(self._insert, batch)
+            for batch in batches(items):
+                await self.connection.execute(self._insert, [self._values(item) for item in batch])
 
     async def get(self, tenant_id: str, *identifier: str | int) -> M:
         """The item, or NotFound; another tenant's item is not found either."""
@@ -97,6 +113,12 @@ class Repository(Generic[M]):
     async def find(self, *conditions: ColumnElement[bool]) -> M | None:
         row = (await self.connection.execute(select(*self._columns).where(*conditions).limit(1))).first()
         return None if row is None else self._item(row)
+
+    async def every(
+        self, *conditions: ColumnElement[bool], order: Sequence[Any] = (), limit: int | None = None
+    ) -> list[M]:
+        """All items that meet the conditions, up to `limit`."""
+        return await self._items(select(*self._columns).where(*conditions).order_by(*order).limit(limit))
 
     async def page(
         self,
@@ -130,8 +152,19 @@ class Repository(Generic[M]):
         return await self.get(tenant_id, *identifier)
 
     async def delete(self, tenant_id: str, *identifier: str | int) -> bool:
-        result = await self.connection.execute(delete(self.row).where(self._is(tenant_id, identifier)))
-        return bool(result.rowcount)
+        return await self.changed(delete(self.row).where(self._is(tenant_id, identifier)))
+
+    async def write(self, statement: UpdateBase) -> int:
+        """Execute a statement; returns the number of rows that it changed."""
+        return int((await self.connection.execute(statement)).rowcount)
+
+    async def changed(self, statement: UpdateBase) -> bool:
+        """Execute a statement; returns whether it changed any row."""
+        return bool(await self.write(statement))
+
+    async def column(self, statement: Select[Any]) -> list[Any]:
+        """The values of the first column."""
+        return list((await self.connection.execute(statement)).scalars())
 
     @contextmanager
     def _conflicts(self) -> Iterator[None]:
@@ -142,6 +175,11 @@ class Repository(Generic[M]):
 
     def of_tenant(self, tenant_id: str) -> ColumnElement[bool]:
         return self._column("tenant_id") == tenant_id
+
+    def by_age(self, *, newest_first: bool = True) -> list[ColumnElement[Any]]:
+        """The order of items by when they were made."""
+        columns = (self._column("created_at"), *self._key())
+        return [column.desc() if newest_first else column.asc() for column in columns]
 
     def _is(self, tenant_id: str, identifier: tuple[str | int, ...]) -> ColumnElement[bool]:
         parts = zip(self._key(), identifier, strict=True)

@@ -6,18 +6,16 @@ from sqlalchemy import ForeignKey, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
 from scrubjay.model.content import IngestionRule
-from scrubjay.storage.repository import Base, Repository, table_options
+from scrubjay.storage.repository import Base, Repository, TenantOwned, table_options
 from scrubjay.storage.types import Id, Json, JsonTuple, LongText, Name, UtcDateTime
 
 
-class IngestionRuleRow(Base):
+class IngestionRuleRow(TenantOwned, Base):
     __tablename__ = "ingestion_rules"
     __table_args__ = table_options(
         UniqueConstraint("tenant_id", "name", name="uq_ingestion_rules_name"),
     )
 
-    id: Mapped[Id] = mapped_column(primary_key=True)
-    tenant_id: Mapped[Id] = mapped_column(ForeignKey("tenants.id"))
     name: Mapped[Name]
     description: Mapped[LongText | None]
     bucket: Mapped[Name | None]

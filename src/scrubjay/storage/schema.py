@@ -32,6 +32,11 @@ async def require_current(database: Database, *, auto_migrate: bool) -> None:
     current, known = await current_revision(database), known_revisions()
     if current == known[-1]:
         return
+    if current is not None and current < known[0]:
+        raise StartupError(
+            f"The database has schema {current}; this version upgrades from schema {known[0]} on. Upgrade it with an "
+            "earlier version of Scrubjay first."
+        )
     if current is not None and current not in known:
         raise SchemaTooNew(
             f"The database has schema {current}, which this version of Scrubjay ({known[-1]}) does not know; "

@@ -31,13 +31,11 @@ class SignIns(Repository[SignIn]):
 
     async def consume(self, token_hash: str) -> bool:
         """Remove it; true for exactly one caller."""
-        result = await self.connection.execute(delete(SignInRow).where(SignInRow.token_hash == token_hash))
-        return bool(result.rowcount)
+        return await self.changed(delete(SignInRow).where(SignInRow.token_hash == token_hash))
 
     async def end_of_key(self, key_id: str) -> None:
         """End every session of a key, and its links."""
         await self.connection.execute(delete(SignInRow).where(SignInRow.key_id == key_id))
 
     async def delete_expired(self, now: datetime) -> int:
-        result = await self.connection.execute(delete(SignInRow).where(SignInRow.expires_at <= now))
-        return result.rowcount
+        return await self.write(delete(SignInRow).where(SignInRow.expires_at <= now))

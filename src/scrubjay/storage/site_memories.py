@@ -1,4 +1,4 @@
-"""Site memories: what a scope has learned of each host's boilerplate."""
+"""Site memories: what a tenant's crawls have learned of each host's boilerplate."""
 
 from datetime import datetime
 
@@ -27,8 +27,9 @@ class SiteMemories(Repository[SiteMemory]):
     noun = "site memory"
     key = ("scope_id", "host")
 
-    async def recall(self, tenant_id: str, scope_id: str, host: str) -> SiteMemory | None:
-        return await self.find(self._is(tenant_id, (scope_id, host)))
+    async def recall(self, tenant_id: str, host: str) -> SiteMemory | None:
+        """What is known of a host; memories of single scopes, as earlier versions kept them, are a fallback."""
+        return await self.find(self._is(tenant_id, (tenant_id, host))) or await self.newest_of_host(tenant_id, host)
 
     async def newest_of_host(self, tenant_id: str, host: str) -> SiteMemory | None:
         """What was last learned of a host, by whichever scope."""

@@ -17,7 +17,6 @@ from scrubjay.storage import (
     frontier_mail,
     generations,
     hosts,
-    ingest_queue,
     inventory,
     job_events,
     jobs,
@@ -30,7 +29,6 @@ from scrubjay.storage import (
     plans,
     proxies,
     rules,
-    schedules,
     sharded_crawls,
     sign_ins,
     site_memories,
@@ -46,10 +44,10 @@ from scrubjay.storage import (
 from scrubjay.storage.repository import Base
 
 NOUNS = (
-    tenants, keys, sign_ins, jobs, job_events, workers, schedules, collections, tags, rules, plans, operations,
+    tenants, keys, sign_ins, jobs, job_events, workers, collections, tags, rules, plans, operations,
     ledger, configs, hosts, proxies, frontier, frontier_mail, sharded_crawls, documents, versions, document_logs,
     chunks, embeddings, outbox,
     watches, webhooks, deliveries, numbered_jobs, inventory, crawled_pages, site_memories,
-    contents, generations, ingest_queue, vocabulary, operation_items, turns, agents, discarded_bodies, audit_log,
+    contents, generations, vocabulary, operation_items, turns, agents, discarded_bodies, audit_log,
 )  # fmt: skip
 metadata = Base.metadata

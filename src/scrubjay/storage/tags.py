@@ -7,18 +7,16 @@ from sqlalchemy import ForeignKey, Index, UniqueConstraint, delete, func, insert
 from sqlalchemy.orm import Mapped, mapped_column
 
 from scrubjay.model.content import Tag
-from scrubjay.storage.repository import Base, Repository, table_options
+from scrubjay.storage.repository import Base, Repository, TenantOwned, table_options
 from scrubjay.storage.types import Id, Name, UtcDateTime
 
 
-class TagRow(Base):
+class TagRow(TenantOwned, Base):
     __tablename__ = "tags"
     __table_args__ = table_options(
         UniqueConstraint("tenant_id", "name", name="uq_tags_name"),
     )
 
-    id: Mapped[Id] = mapped_column(primary_key=True)
-    tenant_id: Mapped[Id] = mapped_column(ForeignKey("tenants.id"))
     name: Mapped[Name]
     created_at: Mapped[datetime] = mapped_column(UtcDateTime)
 
@@ -39,9 +37,7 @@ class Tags(Repository[Tag]):
     async def by_names(self, tenant_id: str, names: Collection[str]) -> Sequence[Tag]:
         """The tags of these names; those that are missing are made."""
         wanted = dict.fromkeys(names)
-        found = await self._items(
-            select(*self._columns).where(TagRow.tenant_id == tenant_id, TagRow.name.in_(list(wanted)))
-        )
+        found = await self.every(TagRow.tenant_id == tenant_id, TagRow.name.in_(list(wanted)))
         known = {tag.name for tag in found}
         fresh = [Tag(tenant_id=tenant_id, name=name) for name in wanted if name not in known]
         await self.add_many(fresh)
@@ -74,14 +70,12 @@ class Tags(Repository[Tag]):
         return bool(fresh)
 
     async def detach(self, document_id: str, tag_id: str) -> bool:
-        gone = await self.connection.execute(
+        return await self.changed(
             delete(DocumentTagRow).where(DocumentTagRow.document_id == document_id, DocumentTagRow.tag_id == tag_id)
         )
-        return bool(gone.rowcount)
 
     async def documents_with(self, tag_id: str) -> Sequence[str]:
-        rows = await self.connection.execute(select(DocumentTagRow.document_id).where(DocumentTagRow.tag_id == tag_id))
-        return list(rows.scalars())
+        return await self.column(select(DocumentTagRow.document_id).where(DocumentTagRow.tag_id == tag_id))
 
     async def usage(self, tenant_id: str) -> Mapping[str, int]:
         """Tag id → how many documents have it."""

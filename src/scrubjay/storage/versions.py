@@ -3,15 +3,15 @@
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
-from sqlalchemy import ForeignKey, Index, UniqueConstraint, or_, select, update
+from sqlalchemy import ForeignKey, Index, UniqueConstraint, or_, update
 from sqlalchemy.orm import Mapped, mapped_column
 
 from scrubjay.model.content import DocumentVersion
-from scrubjay.storage.repository import Base, Repository, table_options
+from scrubjay.storage.repository import Base, Repository, TenantOwned, table_options
 from scrubjay.storage.types import Hash, Id, Json, LongText, Number, UtcDateTime
 
 
-class DocumentVersionRow(Base):
+class DocumentVersionRow(TenantOwned, Base):
     __tablename__ = "document_versions"
     __table_args__ = table_options(
         UniqueConstraint("document_id", "version", name="uq_document_versions_version"),
@@ -20,8 +20,6 @@ class DocumentVersionRow(Base):
         Index("ix_document_versions_operation", "operation_id", "version", "created_at"),
     )
 
-    id: Mapped[Id] = mapped_column(primary_key=True)
-    tenant_id: Mapped[Id] = mapped_column(ForeignKey("tenants.id"))
     document_id: Mapped[Id] = mapped_column(ForeignKey("documents.id", ondelete="CASCADE"))
     version: Mapped[int]
     title: Mapped[LongText | None]
@@ -41,18 +39,12 @@ class DocumentVersions(Repository[DocumentVersion]):
 
     async def of_document(self, document_id: str) -> Sequence[DocumentVersion]:
         """All versions, oldest first."""
-        return await self._items(
-            select(*self._columns)
-            .where(DocumentVersionRow.document_id == document_id)
-            .order_by(DocumentVersionRow.version)
-        )
+        return await self.every(DocumentVersionRow.document_id == document_id, order=[DocumentVersionRow.version])
 
     async def of_documents(self, document_ids: Collection[str]) -> Mapping[str, Sequence[DocumentVersion]]:
         """Document id → all its versions, oldest first."""
-        versions = await self._items(
-            select(*self._columns)
-            .where(DocumentVersionRow.document_id.in_(list(document_ids)))
-            .order_by(DocumentVersionRow.version)
+        versions = await self.every(
+            DocumentVersionRow.document_id.in_(list(document_ids)), order=[DocumentVersionRow.version]
         )
         found: dict[str, list[DocumentVersion]] = {}
         for version in versions:
@@ -63,15 +55,12 @@ class DocumentVersions(Repository[DocumentVersion]):
         self, tenant_id: str, document_ids: Collection[str], moment: datetime
     ) -> Mapping[str, DocumentVersion]:
         """Document id → the version that was its content at a moment; documents that had none then are left out."""
-        found = await self._items(
-            select(*self._columns)
-            .where(
-                DocumentVersionRow.tenant_id == tenant_id,
-                DocumentVersionRow.document_id.in_(list(document_ids)),
-                DocumentVersionRow.created_at <= moment,
-                or_(DocumentVersionRow.ended_at.is_(None), DocumentVersionRow.ended_at > moment),
-            )
-            .order_by(DocumentVersionRow.version)
+        found = await self.every(
+            DocumentVersionRow.tenant_id == tenant_id,
+            DocumentVersionRow.document_id.in_(list(document_ids)),
+            DocumentVersionRow.created_at <= moment,
+            or_(DocumentVersionRow.ended_at.is_(None), DocumentVersionRow.ended_at > moment),
+            order=[DocumentVersionRow.version],
         )
         return {version.document_id: version for version in found}
 

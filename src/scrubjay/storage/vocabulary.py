@@ -8,7 +8,7 @@ from sqlalchemy import ForeignKey, select
 from sqlalchemy.orm import Mapped, mapped_column
 
 from scrubjay.model.clock import utc_now
-from scrubjay.storage.repository import BATCH, Base, Repository, table_options
+from scrubjay.storage.repository import Base, Repository, batches, table_options
 from scrubjay.storage.types import Id, UtcDateTime, short_text
 
 
@@ -36,9 +36,7 @@ class Vocabulary(Repository[Word]):
 
     async def learn(self, tenant_id: str, words: Collection[str]) -> None:
         """Add the words that are not known yet."""
-        ordered = sorted(words)
-        for start in range(0, len(ordered), BATCH):
-            batch = ordered[start : start + BATCH]
+        for batch in batches(sorted(words)):
             known = await self.connection.execute(
                 select(WordRow.word).where(WordRow.tenant_id == tenant_id, WordRow.word.in_(batch))
             )
@@ -47,7 +45,6 @@ class Vocabulary(Repository[Word]):
                 await self.add_many([Word(tenant_id=tenant_id, word=word) for word in sorted(fresh)])
 
     async def words(self, tenant_id: str, limit: int) -> Sequence[str]:
-        rows = await self.connection.execute(
+        return await self.column(
             select(WordRow.word).where(WordRow.tenant_id == tenant_id).order_by(WordRow.word).limit(limit)
         )
-        return list(rows.scalars())

@@ -24,20 +24,18 @@ from scrubjay.model.job import JobState
 from scrubjay.model.watching import ItemState, Story, Throttle, ThrottleLevel, Watch, WatchItem, WatchKind
 from scrubjay.storage.documents import DocumentRow
 from scrubjay.storage.jobs import JobRow
-from scrubjay.storage.repository import BATCH, Base, Repository, table_options
+from scrubjay.storage.repository import Base, Repository, TenantOwned, batches, table_options
 from scrubjay.storage.tenants import TenantRow
 from scrubjay.storage.types import EnumText, Hash, Id, Json, LongText, Name, UtcDateTime, partial_index
 
 
-class WatchRow(Base):
+class WatchRow(TenantOwned, Base):
     __tablename__ = "watches"
     __table_args__ = table_options(
         UniqueConstraint("tenant_id", "name", name="uq_watches_name"),
         partial_index("ix_watches_due", "next_poll_at", where="enabled = true"),
     )
 
-    id: Mapped[Id] = mapped_column(primary_key=True)
-    tenant_id: Mapped[Id] = mapped_column(ForeignKey("tenants.id"))
     name: Mapped[Name]
     url: Mapped[LongText]
     kind: Mapped[WatchKind] = mapped_column(EnumText(WatchKind))
@@ -93,15 +91,14 @@ class Watches(Repository[Watch]):
         await self.connection.execute(
             update(WatchRow).where(WatchRow.id.in_(ids)).values(next_poll_at=until, lease=lease)
         )
-        return await self._items(select(*self._columns).where(WatchRow.id.in_(ids)))
+        return await self.every(WatchRow.id.in_(ids))
 
     async def lease_one(self, watch: Watch, lease: str, *, now: datetime, until: datetime) -> bool:
         """Take one watch, whether it is due or not; false when somebody polls it now."""
         free = or_(WatchRow.lease.is_(None), WatchRow.next_poll_at <= now)
-        taken = await self.connection.execute(
+        return await self.changed(
             update(WatchRow).where(WatchRow.id == watch.id, free).values(next_poll_at=until, lease=lease)
         )
-        return bool(taken.rowcount)
 
     async def renew_lease(self, watch_ids: Collection[str], lease: str, until: datetime) -> None:
         """Whoever has leased these watches is still at work on them."""
@@ -111,10 +108,9 @@ class Watches(Repository[Watch]):
 
     async def settle(self, watch_id: str, lease: str, **changes: Any) -> bool:
         """Write what a poll brought and give the watch back; false when it was lost, and nothing may be written."""
-        settled = await self.connection.execute(
+        return await self.changed(
             update(WatchRow).where(WatchRow.id == watch_id, WatchRow.lease == lease).values(lease=None, **changes)
         )
-        return bool(settled.rowcount)
 
     async def free_leases(self, now: datetime) -> None:
         """Whoever had leased watches is known to be gone."""
@@ -219,13 +215,8 @@ class WatchItems(Repository[WatchItem]):
             (WatchItemRow.url_hash, urls),
             (WatchItemRow.entry_hash, entries),
         ):
-            wanted = list(hashes)
-            for start in range(0, len(wanted), BATCH):
-                rows = await self._items(
-                    select(*self._columns).where(
-                        WatchItemRow.watch_id == watch_id, column.in_(wanted[start : start + BATCH])
-                    )
-                )
+            for batch in batches(hashes):
+                rows = await self.every(WatchItemRow.watch_id == watch_id, column.in_(batch))
                 found.update((item.key_hash, item) for item in rows)
         return list(found.values())
 
@@ -243,10 +234,8 @@ class WatchItems(Repository[WatchItem]):
             either.append(WatchItemRow.fingerprint.in_(list(fingerprints)))
         if not either:
             return []
-        return await self._items(
-            select(*self._columns)
-            .where(WatchItemRow.tenant_id == tenant_id, or_(*either))
-            .order_by(WatchItemRow.seen_at, WatchItemRow.watch_id)
+        return await self.every(
+            WatchItemRow.tenant_id == tenant_id, or_(*either), order=[WatchItemRow.seen_at, WatchItemRow.watch_id]
         )
 
     async def indexed(self, tenant_id: str, urls: Collection[str]) -> frozenset[str]:
@@ -271,24 +260,21 @@ class WatchItems(Repository[WatchItem]):
 
     async def rehash(self, watch_id: str, hashes: Sequence[tuple[str, str | None]]) -> None:
         """Remember what the listing says now of many items, as pairs of key and hash."""
-        for start in range(0, len(hashes), BATCH):
-            await self.connection.execute(
-                _REHASH,
-                [{"of": watch_id, "key": key, "said": said} for key, said in hashes[start : start + BATCH]],
-            )
+        for batch in batches(hashes):
+            values = [{"of": watch_id, "key": key, "said": said} for key, said in batch]
+            await self.connection.execute(_REHASH, values)
 
     async def waiting(self, limit: int) -> Sequence[WatchItem]:
         """Whose crawl waits for room in the queue: the most newsworthy first."""
-        return await self._items(
-            select(*self._columns)
-            .where(WatchItemRow.state == ItemState.WAITING)
-            .order_by(WatchItemRow.news_score.desc(), WatchItemRow.watch_id, WatchItemRow.key_hash)
-            .limit(limit)
+        return await self.every(
+            WatchItemRow.state == ItemState.WAITING,
+            order=[WatchItemRow.news_score.desc(), WatchItemRow.watch_id, WatchItemRow.key_hash],
+            limit=limit,
         )
 
     async def enqueue(self, watch_id: str, keys: Collection[str], job_id: str) -> int:
         """Note the job of items that waited; how many of them really did."""
-        changed = await self.connection.execute(
+        return await self.write(
             update(WatchItemRow)
             .where(
                 WatchItemRow.watch_id == watch_id,
@@ -297,12 +283,11 @@ class WatchItems(Repository[WatchItem]):
             )
             .values(state=ItemState.QUEUED, job_id=job_id, reason=None)
         )
-        return int(changed.rowcount)
 
     async def remove_old(self, before: datetime) -> int:
         """Forget what feeds said long ago. What is that old is no news, even if a feed still has it."""
         feeds = select(WatchRow.id).where(WatchRow.kind == WatchKind.FEED)
-        removed = await self.connection.execute(
+        return await self.write(
             delete(WatchItemRow).where(
                 WatchItemRow.watch_id.in_(feeds),
                 WatchItemRow.published_at < before,
@@ -310,7 +295,6 @@ class WatchItems(Repository[WatchItem]):
                 WatchItemRow.state != ItemState.WAITING,
             )
         )
-        return int(removed.rowcount)
 
 
 _ITEMS = WatchItemRow.__table__
@@ -321,14 +305,12 @@ _REHASH = (
 )
 
 
-class StoryRow(Base):
+class StoryRow(TenantOwned, Base):
     __tablename__ = "stories"
     __table_args__ = table_options(
         Index("ix_stories_last_seen_at", "tenant_id", "last_seen_at"),
     )
 
-    id: Mapped[Id] = mapped_column(primary_key=True)
-    tenant_id: Mapped[Id] = mapped_column(ForeignKey("tenants.id"))
     title: Mapped[LongText]
     features: Mapped[Json]
     source_count: Mapped[int]
@@ -356,9 +338,7 @@ class Stories(Repository[Story]):
     async def by_ids(self, tenant_id: str, story_ids: Collection[str]) -> Sequence[Story]:
         if not story_ids:
             return []
-        return await self._items(
-            select(*self._columns).where(StoryRow.tenant_id == tenant_id, StoryRow.id.in_(list(story_ids)))
-        )
+        return await self.every(StoryRow.tenant_id == tenant_id, StoryRow.id.in_(list(story_ids)))
 
     async def sites(self, story_id: str, since: datetime | None = None) -> Sequence[str]:
         """The independent sources that told a story, since a moment or ever."""
@@ -370,10 +350,7 @@ class Stories(Repository[Story]):
 
     async def watches(self, story_id: str) -> Sequence[str]:
         """The ids of all watches that have an item of the story."""
-        rows = await self.connection.execute(
-            select(WatchItemRow.watch_id).where(WatchItemRow.story_id == story_id).distinct()
-        )
-        return list(rows.scalars())
+        return await self.column(select(WatchItemRow.watch_id).where(WatchItemRow.story_id == story_id).distinct())
 
     async def end_quiet(self, *, breaking_before: datetime, other_before: datetime, now: datetime) -> int:
         """End the stories of which nothing was heard for long enough."""
@@ -381,17 +358,11 @@ class Stories(Repository[Story]):
             and_(StoryRow.breaking_at.is_not(None), StoryRow.last_seen_at < breaking_before),
             StoryRow.last_seen_at < other_before,
         )
-        ended = await self.connection.execute(
-            update(StoryRow).where(StoryRow.ended_at.is_(None), quiet).values(ended_at=now)
-        )
-        return int(ended.rowcount)
+        return await self.write(update(StoryRow).where(StoryRow.ended_at.is_(None), quiet).values(ended_at=now))
 
     async def remove_old(self, before: datetime) -> int:
         """Forget stories that ended long ago; those that broke are kept."""
-        removed = await self.connection.execute(
-            delete(StoryRow).where(StoryRow.ended_at < before, StoryRow.breaking_at.is_(None))
-        )
-        return int(removed.rowcount)
+        return await self.write(delete(StoryRow).where(StoryRow.ended_at < before, StoryRow.breaking_at.is_(None)))
 
 
 class ThrottleRow(Base):

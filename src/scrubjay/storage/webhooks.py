@@ -9,11 +9,11 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from scrubjay.model.webhook import LONGEST_WAIT, Webhook
 from scrubjay.storage.jobs import JobRow
-from scrubjay.storage.repository import Base, Repository, table_options
+from scrubjay.storage.repository import Base, Repository, TenantOwned, table_options
 from scrubjay.storage.types import Id, Json, JsonTuple, LongText, Name, Number, UtcDateTime, partial_index
 
 
-class WebhookRow(Base):
+class WebhookRow(TenantOwned, Base):
     __tablename__ = "webhooks"
     __table_args__ = table_options(
         Index("ix_webhooks_plan_id", "plan_id"),
@@ -22,8 +22,6 @@ class WebhookRow(Base):
         partial_index("ix_webhooks_due", "next_attempt_at", where="next_attempt_at IS NOT NULL"),
     )
 
-    id: Mapped[Id] = mapped_column(primary_key=True)
-    tenant_id: Mapped[Id] = mapped_column(ForeignKey("tenants.id"))
     url: Mapped[LongText]
     host: Mapped[Name]
     plan_id: Mapped[Id | None] = mapped_column(ForeignKey("crawl_plans.id", ondelete="CASCADE"))
@@ -50,10 +48,8 @@ class Webhooks(Repository[Webhook]):
 
     async def listening(self, tenant_ids: Collection[str]) -> Sequence[Webhook]:
         """The active webhooks of these tenants, but for those that belong to one job."""
-        return await self._items(
-            select(*self._columns).where(
-                WebhookRow.tenant_id.in_(tenant_ids), WebhookRow.is_active.is_(True), WebhookRow.job_id.is_(None)
-            )
+        return await self.every(
+            WebhookRow.tenant_id.in_(tenant_ids), WebhookRow.is_active.is_(True), WebhookRow.job_id.is_(None)
         )
 
     async def lock(self, webhook_ids: Collection[str]) -> Sequence[Webhook]:
@@ -74,21 +70,20 @@ class Webhooks(Repository[Webhook]):
 
     async def due(self, now: datetime, limit: int, busy_hosts: Collection[str] = ()) -> Sequence[Webhook]:
         """Those whose queue should be looked at and that nobody sends to, the longest waiting first."""
-        return await self._items(
-            select(*self._columns)
-            .where(_is_due(now), WebhookRow.host.not_in(busy_hosts))
-            .order_by(WebhookRow.next_attempt_at, WebhookRow.id)
-            .limit(limit)
+        return await self.every(
+            _is_due(now),
+            WebhookRow.host.not_in(busy_hosts),
+            order=[WebhookRow.next_attempt_at, WebhookRow.id],
+            limit=limit,
         )
 
     async def lease(self, webhook_id: str, lease_id: str, now: datetime, until: datetime) -> bool:
         """Take a webhook that is due; false when somebody else was faster."""
-        result = await self.connection.execute(
+        return await self.changed(
             update(WebhookRow)
             .where(WebhookRow.id == webhook_id, _is_due(now))
             .values(lease_id=lease_id, leased_until=until)
         )
-        return bool(result.rowcount)
 
     async def hold(self, webhook_id: str, lease_id: str, until: datetime) -> Webhook | None:
         """Keep a lease for longer, and the row locked until the transaction ends; None when it was lost."""
@@ -108,11 +103,7 @@ class Webhooks(Repository[Webhook]):
     async def of_lost_jobs(self, before: datetime, limit: int) -> Sequence[Webhook]:
         """Webhooks of single jobs, older than that moment, whose job has gone."""
         known = exists().where(JobRow.id == WebhookRow.job_id)
-        return await self._items(
-            select(*self._columns)
-            .where(WebhookRow.job_id.is_not(None), ~known, WebhookRow.created_at < before)
-            .limit(limit)
-        )
+        return await self.every(WebhookRow.job_id.is_not(None), ~known, WebhookRow.created_at < before, limit=limit)
 
     async def open_circuits(self) -> int:
         statement = select(func.count()).select_from(WebhookRow).where(WebhookRow.circuit_opened_at.is_not(None))

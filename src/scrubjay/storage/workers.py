@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import delete, select, update
+from sqlalchemy import delete, update
 from sqlalchemy.orm import Mapped, mapped_column
 
 from scrubjay.model.job import Worker
@@ -29,13 +29,10 @@ class Workers(Repository[Worker]):
 
     async def beat(self, worker_id: str, now: datetime) -> bool:
         """Say that a worker is alive; false when others already declared it gone."""
-        result = await self.connection.execute(
-            update(WorkerRow).where(WorkerRow.id == worker_id).values(heartbeat_at=now)
-        )
-        return bool(result.rowcount)
+        return await self.changed(update(WorkerRow).where(WorkerRow.id == worker_id).values(heartbeat_at=now))
 
     async def all(self) -> Sequence[Worker]:
-        return await self._items(select(*self._columns).order_by(WorkerRow.id))
+        return await self.every(order=[WorkerRow.id])
 
     async def remove(self, worker_ids: Sequence[str]) -> None:
         await self.connection.execute(delete(WorkerRow).where(WorkerRow.id.in_(worker_ids)))

@@ -25,7 +25,7 @@ from scrubjay.telemetry.metrics import (
     crawler_queue_depth_gauge,
 )
 
-CRAWL_KINDS = frozenset({"crawl", "operation"})
+CRAWL_KINDS = frozenset({"crawl"})
 OTHER = "other"
 KEEP_SECONDS = 600.0
 MOST_JOBS = 40

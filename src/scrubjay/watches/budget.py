@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass, replace
 
-from scrubjay.crawl.addresses import EgressGuard
-from scrubjay.crawl.fetcher import FetchRequest, FetchResponse, next_hop
-from scrubjay.crawl.polite import PoliteFetcher
-from scrubjay.crawl.urls import parse_url
+from scrubjay.crawler.addresses import EgressGuard
+from scrubjay.crawler.fetcher import FetchRequest, FetchResponse, next_hop
+from scrubjay.crawler.polite import PoliteFetcher
 from scrubjay.errors import FetchFailed
+from scrubjay.model.urls import parse_url
 
 OVER_BUDGET = "over_budget"
 

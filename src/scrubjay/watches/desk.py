@@ -12,12 +12,12 @@ from scrubjay.model.destination import Destination
 from scrubjay.model.watching import ThrottleLevel, Watch, WatchItem, WatchKind
 from scrubjay.storage.database import Database
 from scrubjay.storage.watches import WatchItems
-from scrubjay.watch.analysis import PREVIEW_CHARACTERS, Candidate, NewsScore, NewsScorer, score_safely
-from scrubjay.watch.issue import Found, Issue, Rules, Tally, heading_of
-from scrubjay.watch.pages import Preview, look_at
-from scrubjay.watch.similarity import read_telling
-from scrubjay.watch.sorting import Sorting
-from scrubjay.watch.sources import Entry, Reader
+from scrubjay.watches.analysis import PREVIEW_CHARACTERS, Candidate, NewsScore, NewsScorer, score_safely
+from scrubjay.watches.issue import Found, Issue, Rules, Tally, heading_of
+from scrubjay.watches.pages import Preview, look_at
+from scrubjay.watches.similarity import read_telling
+from scrubjay.watches.sorting import Sorting
+from scrubjay.watches.sources import Entry, Reader
 
 MAX_PREVIEWS = 20  # of one poll
 PREVIEWS_AT_ONCE = 4

@@ -3,9 +3,9 @@
 from datetime import datetime
 from xml.parsers import expat
 
-from scrubjay.crawl.sitemap_parsing import parse_lastmod
-from scrubjay.crawl.urls import parse_url
+from scrubjay.crawler.sitemap_parsing import parse_lastmod
 from scrubjay.errors import UrlInvalid
+from scrubjay.model.urls import parse_url
 
 _FIELDS = ("loc", "lastmod")
 _LONGEST_TEXT = 4096

@@ -11,11 +11,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from scrubjay.model.destination import Destination
 from scrubjay.model.watching import ItemState, Watch, WatchItem
 from scrubjay.storage.watches import WatchItems
-from scrubjay.watch.analysis import NewsScore
-from scrubjay.watch.similarity import read_telling
-from scrubjay.watch.sources import Entry
-from scrubjay.watch.stories import STORY_SPAN, StoryBook
-from scrubjay.watch.trigger import QUEUE_FULL, Trigger
+from scrubjay.watches.analysis import NewsScore
+from scrubjay.watches.similarity import read_telling
+from scrubjay.watches.sources import Entry
+from scrubjay.watches.stories import STORY_SPAN, StoryBook
+from scrubjay.watches.trigger import QUEUE_FULL, Trigger
 
 STORED_LEAD_CHARACTERS = 500
 _SLUG_WORD = re.compile(r"[^\W\d_]{2,}")

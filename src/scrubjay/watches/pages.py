@@ -2,16 +2,16 @@
 
 from dataclasses import dataclass
 
-from scrubjay.crawl.fetcher import FetchRequest, FetchResponse
-from scrubjay.crawl.urls import hash_url, normal_form, parse_url
+from scrubjay.crawler.fetcher import FetchRequest, FetchResponse
 from scrubjay.errors import ExtractionFailed, FetchFailed, HostBlocked, UrlBlocked, UrlInvalid
 from scrubjay.extract.pool import ExtractionPool
 from scrubjay.jobs.context import storable
 from scrubjay.model.extraction import Extraction, Verdict
+from scrubjay.model.urls import hash_url, normal_form, parse_url
 from scrubjay.model.watching import Watch
-from scrubjay.watch.analysis import PREVIEW_CHARACTERS
-from scrubjay.watch.fingerprint import FINGERPRINT_CHARACTERS, article_text, fingerprint, telling_fingerprint
-from scrubjay.watch.sources import (
+from scrubjay.watches.analysis import PREVIEW_CHARACTERS
+from scrubjay.watches.fingerprint import FINGERPRINT_CHARACTERS, article_text, fingerprint, telling_fingerprint
+from scrubjay.watches.sources import (
     MAX_TITLE_CHARACTERS,
     TIMEOUT_SECONDS,
     Entry,

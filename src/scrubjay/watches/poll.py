@@ -10,26 +10,26 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from scrubjay.connectors.web_job import WebCrawler
-from scrubjay.crawl.fetcher import Fetcher
-from scrubjay.crawl.polite import PoliteFetcher
-from scrubjay.crawl.politeness import Manners, Politeness
-from scrubjay.crawl.robots import Robots
+from scrubjay.crawler.fetcher import Fetcher
+from scrubjay.crawler.polite import PoliteFetcher
+from scrubjay.crawler.politeness import Manners, Politeness
+from scrubjay.crawler.robots import Robots
+from scrubjay.crawler.web_crawler import WebCrawler
 from scrubjay.errors import CircuitOpen, ExtractionFailed, FetchFailed, HostBlocked, UrlBlocked, UrlInvalid
 from scrubjay.model.clock import utc_now
 from scrubjay.model.destination import Destination
 from scrubjay.model.watching import ItemState, ThrottleLevel, Watch, WatchItem, WatchKind
 from scrubjay.storage.watches import Watches, WatchItems
 from scrubjay.telemetry import get_logger, redact, scout_monitor_events_total
-from scrubjay.watch import timing
-from scrubjay.watch.brake import read_brake
-from scrubjay.watch.budget import OVER_BUDGET, Meter, MeteredFetcher
-from scrubjay.watch.desk import NewsDesk
-from scrubjay.watch.issue import Found, Tally
-from scrubjay.watch.pages import read_page
-from scrubjay.watch.sitemaps import forget_reading, read_sitemap
-from scrubjay.watch.sorting import Sorting, sort_entries
-from scrubjay.watch.sources import Entry, Listing, Reader, read_feed
+from scrubjay.watches import timing
+from scrubjay.watches.brake import read_brake
+from scrubjay.watches.budget import OVER_BUDGET, Meter, MeteredFetcher
+from scrubjay.watches.desk import NewsDesk
+from scrubjay.watches.issue import Found, Tally
+from scrubjay.watches.pages import read_page
+from scrubjay.watches.sitemaps import forget_reading, read_sitemap
+from scrubjay.watches.sorting import Sorting, sort_entries
+from scrubjay.watches.sources import Entry, Listing, Reader, read_feed
 
 Clock = Callable[[], datetime]
 LONG_WRITE = 100  # rows: more than a moment's work for SQLite

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from scrubjay.search.analysis import STOPWORDS, analyze
-from scrubjay.search.stems import stem_word
+from scrubjay.index.analysis import STOPWORDS, analyze
+from scrubjay.index.stems import stem_word
 
 LEAD_CHARACTERS = 500
 MOST_TERMS = 50

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from scrubjay.crawl.fetcher import FetchRequest, FetchResponse
-from scrubjay.crawl.sitemap_parsing import ParsedSitemap, parse_sitemap
-from scrubjay.crawl.urls import hash_url, normal_form
+from scrubjay.crawler.fetcher import FetchRequest, FetchResponse
+from scrubjay.crawler.sitemap_parsing import ParsedSitemap, parse_sitemap
 from scrubjay.errors import FetchFailed, HostBlocked, UrlBlocked, UrlInvalid
+from scrubjay.model.urls import hash_url, normal_form
 from scrubjay.model.watching import Watch
-from scrubjay.watch.budget import OVER_BUDGET
-from scrubjay.watch.index_dates import read_index_dates
-from scrubjay.watch.sources import Entry, Listing, Reader, hash_text, moved, plausible, require_ok, validator
+from scrubjay.watches.budget import OVER_BUDGET
+from scrubjay.watches.index_dates import read_index_dates
+from scrubjay.watches.sources import Entry, Listing, Reader, hash_text, moved, plausible, require_ok, validator
 
 MAX_SITEMAP_BYTES = 50 * 1024 * 1024
 MAX_ENTRIES = 50_000  # of one poll

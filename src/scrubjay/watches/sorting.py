@@ -9,8 +9,8 @@ from datetime import datetime, timedelta
 
 from scrubjay.model.watching import Watch, WatchItem, WatchKind
 from scrubjay.storage.watches import WatchItems
-from scrubjay.watch.fingerprint import TELLING_CHARACTERS
-from scrubjay.watch.sources import Entry, Listing
+from scrubjay.watches.fingerprint import TELLING_CHARACTERS
+from scrubjay.watches.sources import Entry, Listing
 
 MAX_NEWS = 200  # of one poll; what is more waits for the next
 TOO_OLD = timedelta(days=90)  # what was published earlier is not news, wherever it turns up

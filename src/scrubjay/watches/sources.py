@@ -11,18 +11,18 @@ from datetime import datetime
 from itertools import islice
 from typing import Any
 
-from scrubjay.connectors.feed_parsing import Feed, FeedEntry, parse_feed
-from scrubjay.crawl.fetcher import FetchRequest, FetchResponse
-from scrubjay.crawl.polite import retry_after_seconds
-from scrubjay.crawl.robots import Robots
-from scrubjay.crawl.urls import hash_url, host_of, normal_form, parse_url, registrable_domain
+from scrubjay.crawler.fetcher import FetchRequest, FetchResponse
+from scrubjay.crawler.polite import retry_after_seconds
+from scrubjay.crawler.robots import Robots
 from scrubjay.errors import FetchFailed
 from scrubjay.extract.pool import ExtractionPool
 from scrubjay.jobs.context import storable
+from scrubjay.model.urls import hash_url, host_of, normal_form, parse_url, registrable_domain
 from scrubjay.model.watching import Watch
-from scrubjay.watch.analysis import FUTURE_ALLOWED
-from scrubjay.watch.budget import MeteredFetcher
-from scrubjay.watch.fingerprint import (
+from scrubjay.sources.feed_parsing import Feed, FeedEntry, parse_feed
+from scrubjay.watches.analysis import FUTURE_ALLOWED
+from scrubjay.watches.budget import MeteredFetcher
+from scrubjay.watches.fingerprint import (
     FINGERPRINT_CHARACTERS,
     TELLING_CHARACTERS,
     hash_entry,

@@ -13,7 +13,7 @@ from scrubjay.model.watching import Story, ThrottleLevel
 from scrubjay.storage.outbox import Outbox
 from scrubjay.storage.watches import Stories, Watches, WatchItemRow, WatchItems
 from scrubjay.telemetry import scout_monitor_events_total
-from scrubjay.watch.similarity import SAME_STORY, Rarity, Telling, members_of, similarity, with_member
+from scrubjay.watches.similarity import SAME_STORY, Rarity, Telling, members_of, similarity, with_member
 
 TOPIC = "watch.breaking"
 STORY_SPAN = timedelta(hours=48)  # what comes later is another story

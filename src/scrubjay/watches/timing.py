@@ -4,7 +4,7 @@ import random
 from datetime import UTC, datetime, timedelta
 
 from scrubjay.model.watching import ThrottleLevel, Watch
-from scrubjay.watch.brake import SLOWER
+from scrubjay.watches.brake import SLOWER
 
 LONGEST_BACKOFF_SECONDS = 6 * 3600.0
 LONGEST_RETRY_AFTER_SECONDS = 24 * 3600.0

@@ -9,13 +9,11 @@ from operator import attrgetter
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from scrubjay.connectors.web_job import KIND
 from scrubjay.errors import NotFound, ScrubjayError
-from scrubjay.jobs.control import submit
 from scrubjay.jobs.signals import JobSignals
 from scrubjay.model.crawl_spec import CrawlSpec, Extent
 from scrubjay.model.destination import Destination
-from scrubjay.model.job import Job, JobPriority
+from scrubjay.model.job import Job
 from scrubjay.model.plan import Plan
 from scrubjay.model.watching import ThrottleLevel, Watch, WatchItem
 from scrubjay.settings import Settings
@@ -24,7 +22,7 @@ from scrubjay.storage.database import Database
 from scrubjay.storage.plans import Plans
 from scrubjay.storage.watches import Watches, WatchItems
 from scrubjay.telemetry import get_logger, scout_monitor_events_total
-from scrubjay.watch.brake import read_brake
+from scrubjay.watches.brake import read_brake
 
 WAITING_BATCH = 200
 QUEUE_FULL = "Too many jobs wait; it is crawled when there is room."
@@ -33,6 +31,8 @@ log = get_logger(__name__)
 
 # Where a plan's documents go is decided by a room that this one does not know.
 PlanDestination = Callable[[Plan], Awaitable[tuple[Destination, str | None]]]
+# And so is which plan crawls its news: connection, watch, addresses, destination, and a key that is used once.
+BeginCrawl = Callable[[AsyncConnection, Watch, CrawlSpec, Destination, str], Awaitable[Job]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,7 @@ class Trigger:
     settings: Settings
     signals: JobSignals
     plan_destination: PlanDestination
+    begin_crawl: BeginCrawl
 
     async def destination(self, watch: Watch) -> tuple[Destination, str | None]:
         """Where the news of a watch goes, and what is wrong with that; news is never lost over it."""
@@ -83,21 +84,8 @@ class Trigger:
         )
         states = sorted(f"{item.key_hash}:{item.updates}" for item in items)
         digest = hashlib.sha256("\n".join(states).encode()).hexdigest()[:32]
-        job = await submit(
-            connection,
-            Job(
-                tenant_id=watch.tenant_id,
-                kind=KIND,
-                payload={
-                    "spec": spec.model_dump(mode="json", exclude_defaults=True),
-                    "scope_id": watch.id,
-                    "ingest": destination.dump(),
-                    "watch_id": watch.id,
-                },
-                priority=JobPriority.HIGH,
-                unique_key=f"{watch.tenant_id}:watch:{watch.id}:{digest}",
-            ),
-        )
+        unique_key = f"{watch.tenant_id}:watch:{watch.id}:{digest}"
+        job = await self.begin_crawl(connection, watch, spec, destination, unique_key)
         scout_monitor_events_total.labels(event_type="triggered").inc(len(items))
         return job
 

@@ -19,10 +19,10 @@ from scrubjay.storage.database import Database
 from scrubjay.storage.turns import Turns
 from scrubjay.storage.watches import Stories, Watches, WatchItems
 from scrubjay.telemetry import get_logger
-from scrubjay.watch.brake import read_brake
-from scrubjay.watch.desk import NewsDesk
-from scrubjay.watch.poll import Outcome, Poller, PollStatus
-from scrubjay.watch.sorting import TOO_OLD
+from scrubjay.watches.brake import read_brake
+from scrubjay.watches.desk import NewsDesk
+from scrubjay.watches.poll import Outcome, Poller, PollStatus
+from scrubjay.watches.sorting import TOO_OLD
 
 LOOK_SECONDS = 1.0
 LEASE = timedelta(minutes=2)  # renewed while a poll is under way

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from scrubjay.crawl.fetcher import Fetcher, Network
+from scrubjay.crawler.fetcher import Fetcher, Network
 from scrubjay.errors import Conflict, ScrubjayError
 from scrubjay.jobs.signals import OUTBOX, JobSignals, wait_for_event
 from scrubjay.model.clock import utc_now

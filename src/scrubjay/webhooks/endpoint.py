@@ -4,10 +4,10 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from scrubjay.crawl.addresses import EgressGuard
-from scrubjay.crawl.fetcher import is_secret_header
-from scrubjay.crawl.urls import Url, parse_url
+from scrubjay.crawler.addresses import EgressGuard
+from scrubjay.crawler.fetcher import is_secret_header
 from scrubjay.errors import InvalidRequest
+from scrubjay.model.urls import Url, parse_url
 from scrubjay.model.webhook import Webhook
 from scrubjay.storage.secrets import SecretBox
 

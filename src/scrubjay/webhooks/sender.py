@@ -4,7 +4,7 @@ import re
 import time
 from datetime import datetime
 
-from scrubjay.crawl.fetcher import Fetcher, FetchRequest
+from scrubjay.crawler.fetcher import Fetcher, FetchRequest
 from scrubjay.errors import FetchFailed, SecretUnreadable, UrlBlocked, UrlInvalid
 from scrubjay.model.ids import uuid_from_id
 from scrubjay.model.webhook import Answer, Delivery, Webhook

@@ -150,12 +150,40 @@ async def test_what_is_wrong_with_an_order_is_said_at_once(library: House, owner
     assert await call(library, "GET", "jobs?format=json", owner) == []
 
 
-async def test_a_source_that_cannot_be_reached_makes_the_result_not_ok(library: House, owner: Key) -> None:
+async def test_a_crawl_whose_result_is_not_ok_is_a_failed_job_at_every_door(library: House, owner: Key) -> None:
     body = {"domain_id": "GONE", "web_sources": [{"source_id": "w", "start_url": "http://127.0.0.1:1/"}]}
     await call(library, "POST", "domains/create", owner, json=body)
     end = await crawl(library, owner, "domain_id=GONE")
-    assert (end["state"], end["result"]["ok"]) == ("completed", False)
-    assert "web/w: http://127.0.0.1:1/ led to no page that could be read: " in end["result"]["error"]
+    assert (end["state"], end["result"]["ok"]) == ("failed", False)
+    assert "web/w: Nothing was read. http://127.0.0.1:1/: " in end["result"]["error"]
+    job_id = end["job_id"]
+    assert await call(library, "GET", f"jobs/results?job_id={job_id}", owner) == end["result"]
+    assert [job["state"] for job in await call(library, "GET", "jobs?format=json", owner)] == ["failed"]
+    assert (await call(library, "GET", f"jobs/monitor?job_id={job_id}", owner))["state"] == "failed"
+    (failed,) = (await library.ask("GET", "/api/v1/jobs/failed", owner)).json()["items"]
+    assert failed["error"] == end["result"]["error"]
+    await call(library, "GET", f"jobs/delete?job_id={job_id}", owner)
+    assert await call(library, "GET", "jobs?format=json", owner) == []
+
+
+async def test_retrying_a_failed_crawl_reads_the_sources_that_failed_again(
+    library: House, owner: Key, birds: Site
+) -> None:
+    sources = [{"source_id": "w", "start_url": f"{birds.url}/wren"}, {"source_id": "good", "start_url": birds.url}]
+    await call(library, "POST", "domains/create", owner, json={"domain_id": "BIRDS", "web_sources": sources})
+    end = await crawl(library, owner, "domain_id=BIRDS")
+    assert list(end["result"]["data"]["download"]["errors"]) == ["web/w"]
+    good = end["result"]["data"]["embed"]["sources"]["web/good"]
+    assert good["added"] > 0
+    birds.add("/wren", article("Wren", "Wrens are small and loud, and nest in hedges near the water. " * 4))
+    (known,) = (await library.ask("GET", "/jobs?kind=domain.crawl", owner)).json()["jobs"]
+    assert (await library.ask("POST", f"/jobs/{known['job_id']}/retry", owner)).status_code == 200
+    await reached(library, owner, end["job_id"], "completed")
+    result = await call(library, "GET", f"jobs/results?job_id={end['job_id']}", owner)
+    embedded = result["data"]["embed"]["sources"]
+    assert result["ok"]
+    assert embedded["web/w"]["added"] > 0
+    assert embedded["web/good"] == good
 
 
 async def test_describe_lists_domains(library: House, owner: Key, birds: Site) -> None:
@@ -230,7 +258,7 @@ async def test_an_old_crawl_that_is_retried_does_not_run_beside_a_new_one(
 
     retried = await library.ask("POST", f"/jobs/{known['job_id']}/retry", owner)
     assert retried.status_code == 200, retried.text
-    await reached(library, owner, old["job_id"], "completed")
+    await reached(library, owner, old["job_id"], "failed")
     result = await call(library, "GET", f"jobs/results?job_id={old['job_id']}", owner)
     assert (result["ok"], result["error"]) == (False, f"'BIRDS' is in use by job '{new['job_id']}'.")
     assert (await call(library, "GET", f"jobs/get?job_id={new['job_id']}", owner))["state"] == "running"

@@ -6,8 +6,8 @@ import pytest
 from tests.acceptance.actions.asking import call, check_stream, job_files, read_events, until
 from tests.acceptance.house import House, Key
 
-from scrubjay.backend.protocol import NewFile, StoreFile
 from scrubjay.model.tenant import Principal
+from scrubjay.openai.protocol import NewFile, StoreFile
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 STORES, FILES, ASSISTANTS = "inventory/vector_stores", "inventory/files", "inventory/assistants"

@@ -205,11 +205,11 @@ async def test_a_retried_job_has_one_end(library: House, owner: Key) -> None:
     assert job_files(library, owner, job_id) == [path]
 
 
-async def test_a_failed_job_is_completed_with_a_result_that_is_not_ok(library: House, owner: Key) -> None:
+async def test_a_failed_job_has_the_state_failed_and_a_result_that_is_not_ok(library: House, owner: Key) -> None:
     job_id = await start_steps(library, owner, steps="many")
     end = check_stream(read_events(await stream(library, owner, job_id)))
     message = "steps must be a whole number from 0 to 100000."
-    assert (end["state"], end["result"]) == ("completed", {"ok": False, "error": message, "data": {}})
+    assert (end["state"], end["result"]) == ("failed", {"ok": False, "error": message, "data": {}})
     assert await call(library, "GET", f"jobs/results?job_id={job_id}", owner) == end["result"]
 
 
@@ -322,7 +322,7 @@ async def test_what_an_admin_began_is_not_set_going_again_by_a_writer(library: H
         object_id="LATER",
     )
     job = await library.jay.action_jobs.start(admin, order)
-    await reached(library, owner, job["job_id"], "completed")  # and failed: there is no such domain yet
+    await reached(library, owner, job["job_id"], "failed")  # there is no such domain yet
     await call(library, "POST", "domains/create", owner, json={"domain_id": "LATER"})
     record, text = await library.jay.access.create_key(admin, name="a writer", scopes=(Scope.WRITE,))
     writer = Key(record, text)

@@ -18,7 +18,7 @@ from tests import servers
 from tests.acceptance.command_line import run, serving, the_sentence
 from tests.site import Site, running_site
 
-from scrubjay.backups.archive import is_member
+from scrubjay.storage.backups.archive import is_member
 
 pytestmark = pytest.mark.slow
 

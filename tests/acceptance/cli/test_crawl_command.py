@@ -138,9 +138,9 @@ async def test_crawl_writes_markdown_json_lines_and_a_warc(home: Path, tmp_path:
 async def test_a_crawl_of_nothing_fails_and_says_why(site: Site, home: Path) -> None:
     result = await call(home, "crawl", site.url + "/nothing", "--delay-ms", "0")
 
-    assert result.returncode == 1
+    assert result.returncode == 4
     assert "http_error 1" in result.stdout
-    assert "Nothing was crawled" in result.stdout
+    assert "Nothing was read" in result.stdout
 
 
 async def test_a_second_crawl_finds_everything_unchanged(home: Path) -> None:
@@ -359,7 +359,7 @@ async def test_an_unreachable_start_is_told_and_fails(home: Path) -> None:
     result = await call(home, "crawl", "http://127.0.0.1:9/", "--delay-ms", "0", "--ignore-robots", "--json")
 
     facts = json.loads(result.stdout)
-    assert (result.returncode, facts["failed"], list(facts["errors"])) == (1, 1, ["connection"])
+    assert (result.returncode, facts["failed"], list(facts["errors"])) == (4, 1, ["connection"])
 
 
 async def test_fetch_follows_redirects(site: Site, home: Path) -> None:

@@ -159,8 +159,8 @@ async def test_check_exits_with_1_when_the_source_does_not_answer(desk: Desk) ->
     result = await desk.run("plan", "check", "nowhere", "--json")
     assert (result.returncode, json.loads(result.stdout)["works"]) == (1, False)
     failed = await desk.run("plan", "run", "nowhere")
-    assert failed.returncode == 1
-    assert "could not be read" in failed.stdout
+    assert failed.returncode == 4
+    assert "Nothing was read." in failed.stdout
     assert await desk.json("plan", "rm", missing, "--yes") == {"id": missing, "removed": True}
 
 
@@ -286,7 +286,7 @@ async def test_a_folder_is_taken_in_where_the_operator_allows_it(own_desk: Desk,
 
     assert (made["repository_type"], made["source"], made["runs"]) == ("File", str(notes), "once")
     assert (done["state"], done["objects_added"]) == ("Success", 1)
-    assert (refused.returncode, "SCRUBJAY_FILE_ROOTS" in refused.stdout) == (1, True)
+    assert (refused.returncode, "SCRUBJAY_FILE_ROOTS" in refused.stdout) == (4, True)
     assert removed == "Removed.\n"
     assert await own_desk.json("ls") == []
 

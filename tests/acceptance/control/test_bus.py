@@ -56,6 +56,16 @@ async def test_persisting_an_article_twice_stores_it_once(library: House, owner:
     assert document["version"] == 2
 
 
+async def test_an_article_with_tracking_parameters_is_the_same_article(library: House, owner: Key) -> None:
+    urls = [f"https://tracked.example/a{query}" for query in ("?utm_source=mail", "", "?fbclid=1")]
+    article = {"title": "News", "content": "Something else happened today."}
+    answers = [await call(library, owner, "persist_article", url=url, **article) for url in urls]
+    assert [each["inserted"] for each in answers] == [True, False, False]
+    assert len({each["article_id"] for each in answers}) == 1
+    document = await library.api("GET", f"/documents/{answers[0]['article_id']}", owner)
+    assert (document["url"], document["version"]) == ("https://tracked.example/a", 1)
+
+
 async def test_tools_are_called_by_position_or_by_name(library: House, owner: Key, site: Site) -> None:
     by_position = await call(library, owner, "unified_production_crawl", [site.url], 2)
     by_name = await call(library, owner, "unified_production_crawl", domains=[site.url], max_articles_per_site=2)

@@ -7,7 +7,7 @@ from tests.acceptance.control.asking import look, reached, start
 from tests.acceptance.house import House, Key
 from tests.site import Reply, Site
 
-from scrubjay.crawl.urls import hash_url, normalize_url
+from scrubjay.model.urls import hash_url, normalize_url
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -29,6 +29,12 @@ async def make_plan(library: House, key: Key, url: str | None = None, **values: 
     return made
 
 
+async def make_collection(library: House, key: Key, name: str) -> str:
+    """The id of a collection: plans over the same pages share documents unless they fill different ones."""
+    rule = await library.plans("PUT", "/ingestion-rules", key, status=201, json={"Name": name, "CollectionName": name})
+    return str(rule["CollectionId"])
+
+
 async def run(library: House, key: Key, plan: dict[str, Any], **params: Any) -> dict[str, Any]:
     """Start a plan; the operation once it has ended."""
     started = await library.plans("POST", f"/crawlplans/{plan['Id']}/start", key, params=params)

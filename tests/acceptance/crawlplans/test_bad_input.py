@@ -14,6 +14,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 RANGES: dict[str, tuple[tuple[Any, ...], str]] = {
     "MaxDrainTasks": ((0, 65, -1, 10**30), "between 1 and 64"),
     "RetentionDays": ((-1, 15), "between 0 and 14"),
+    "MaxFailedShare": ((-0.5, 1.5), "between 0 and 1"),
     "Schedule.IntervalValue": ((0, 10_081), "between 1 and 10080"),
     "Schedule.JitterSeconds": ((-1, 86_401), "between 0 and 86400"),
     "Schedule.RequestsPerDay": ((23,), "between 24 and 100000000"),

@@ -12,7 +12,7 @@ from tests.acceptance.rag.asking import found, until
 from tests.plans import article, set_pages
 from tests.site import Reply, Site, SiteRequest
 
-from scrubjay.ingest.consistency import Consistency
+from scrubjay.index.consistency import Consistency
 from scrubjay.storage.document_logs import DocumentLogRow
 from scrubjay.storage.documents import DocumentRow
 from scrubjay.storage.versions import DocumentVersionRow

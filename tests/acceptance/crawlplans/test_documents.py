@@ -4,7 +4,7 @@ import base64
 import re
 
 import pytest
-from tests.acceptance.crawlplans.asking import documents, make_plan, run, upload
+from tests.acceptance.crawlplans.asking import documents, make_collection, make_plan, run, upload
 from tests.acceptance.house import House, Key
 from tests.site import Reply, Site
 from tests.unit.extract import office_files
@@ -73,7 +73,9 @@ async def test_a_content_type_that_is_none_is_never_sent_as_a_header(library: Ho
 
 async def test_originals_that_a_plan_does_not_keep_are_404(library: House, owner: Key, site: Site) -> None:
     for kept, status in ((True, 200), (False, 404)):
-        plan = await make_plan(library, owner, site.url, IngestionSettings={"StoreInS3": kept})
+        collection_id = await make_collection(library, owner, f"originals {kept}")
+        settings = {"StoreInS3": kept, "CollectionId": collection_id}
+        plan = await make_plan(library, owner, site.url, IngestionSettings=settings)
         await run(library, owner, plan)
         (page,) = [
             each

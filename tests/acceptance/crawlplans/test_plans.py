@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.acceptance.crawlplans.asking import documents, ended, make_plan, plan_body, run
+from tests.acceptance.crawlplans.asking import documents, ended, make_collection, make_plan, plan_body, run
 from tests.acceptance.crawlplans.conftest import NAMES
 from tests.acceptance.house import House, Key
 from tests.plans import article, set_pages
@@ -17,14 +17,16 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 # In the order of the specification, with ours among them.
 PLAN = [
     "Id", "TenantId", "Name", "RepositoryType", "IngestionSettings", "RepositorySettings", "Schedule", "Filter",
-    "ProcessAdditions", "ProcessUpdates", "ProcessDeletions", "MaxDrainTasks", "RetentionDays", "Deletion", "IsActive",
+    "ProcessAdditions", "ProcessUpdates", "ProcessDeletions", "MaxDrainTasks", "RetentionDays", "MaxFailedShare",
+    "Deletion", "IsActive",
     "State", "CreatedUtc", "LastUpdateUtc",
 ]  # fmt: skip
 COUNTED = ("Enumerated", "Added", "Updated", "Deleted", "Success", "Failed")
 OPERATION = {
     "Id", "TenantId", "CrawlPlanId", "State", "EnumerationFile", "StartUtc", "StartEnumerationUtc",
     "FinishEnumerationUtc", "StartRetrievalUtc", "FinishRetrievalUtc", "FinishUtc", "CreatedUtc", "LastUpdateUtc",
-    "ObjectsUnchanged", "ObjectsWithheld", "IsComplete", "Trigger", "JobId",
+    "ObjectsUnchanged", "ObjectsWithheld", "ObjectsDenied", "ObjectsSkipped", "ObjectsWarned", "IsComplete",
+    "Trigger", "JobId",
     *(f"{what}{how}" for what in ("Objects", "Bytes") for how in COUNTED),
 }  # fmt: skip
 STATISTICS = {
@@ -88,7 +90,8 @@ async def test_the_enumeration_file_is_served_and_goes_with_its_operation(
 
     facts = answer.json()
     assert answer.headers["content-type"] == "application/json"
-    assert list(facts) == ["AllFiles", "Added", "Changed", "Deleted", "Unchanged", "Success", "Failed", "Statistics"]
+    sections = ["AllFiles", "Added", "Changed", "Deleted", "Unchanged", "Success", "Failed", "Warnings", "Statistics"]
+    assert list(facts) == sections
     assert (facts["Statistics"]["AddedCount"], facts["Statistics"]["SuccessCount"]) == (6, 6)
     assert {each["DocumentId"] for each in facts["Success"]} == {
         each["Id"] for each in await documents(library, owner, crawlPlanId=plan["Id"])
@@ -250,7 +253,13 @@ async def test_connectivity_says_yes_or_why_not(library: House, owner: Key, site
 
 async def test_withheld_deletions_are_confirmed_by_a_start(library: House, owner: Key, site: Site) -> None:
     guard = {"MaxMissingShare": 0.2, "MinMissingItems": 1}
-    plans = [await make_plan(library, owner, site.url, ProcessDeletions=True, Deletion=guard) for _ in range(2)]
+    plans = [
+        await make_plan(
+            library, owner, site.url, ProcessDeletions=True, Deletion=guard,
+            IngestionSettings={"CollectionId": await make_collection(library, owner, name)},
+        )
+        for name in ("withheld", "confirmed")
+    ]  # fmt: skip
     for plan in plans:
         await run(library, owner, plan)
     set_pages(site, NAMES[2:])

@@ -11,7 +11,14 @@ from tests.acceptance.dashboard.browsing import ACCEPT, Browser
 from tests.acceptance.dashboard.conftest import SignIn
 from tests.acceptance.house import House
 
+from scrubjay.domains.definition import FileSource
+from scrubjay.domains.orders import CrawlScope
+from scrubjay.domains.source_plans import SourceName, draft_plan
+from scrubjay.model.clock import utc_now
+from scrubjay.model.plan import Operation, OperationState
 from scrubjay.model.tenant import Principal, Scope
+from scrubjay.storage.operations import Operations
+from scrubjay.storage.plans import Plans
 
 LIST = "/v2/domains?format=ui"
 NASTY = "<script>alert(1)</script>"
@@ -236,3 +243,21 @@ async def test_a_job_is_followed_to_its_end_and_shown_without_scripts(
     away = await browser.post(press, {"_method": "GET", "_then": "//evil.example/"})
     assert away.status_code in (303, 400)
     assert "evil" not in away.headers.get("location", "")
+
+
+async def test_a_failed_run_of_a_source_has_a_page_and_its_plan_leads_to_the_domains(
+    house: House, signed_in: SignIn, tenant: str
+) -> None:
+    owner = await owner_of(house, tenant)
+    source = FileSource(source_id="docs", site_url="https://acme.sharepoint.com/sites/demo")
+    name = SourceName(owner.tenant_id, "BIRDS", CrawlScope.FILES, "docs")
+    plan = draft_plan(name, source, house.jay._ground.crawler.secrets)
+    failed = Operation(tenant_id=owner.tenant_id, plan_id=plan.id, state=OperationState.FAILED, finished_at=utc_now())
+    async with house.jay.database.writing() as connection:
+        await Plans(connection).add(plan)
+        await Operations(connection).add(failed)
+    browser = await signed_in(Scope.WRITE, tenant=tenant)
+    assert "Domain source BIRDS/01_files/docs" in await browser.page(f"/ui/plans/{plan.id}/operations/{failed.id}")
+    answer = await browser.get(f"/ui/plans/{plan.id}")
+    assert (answer.status_code, answer.headers["location"]) == (303, LIST)
+    assert plan.name not in await browser.page("/ui/plans")

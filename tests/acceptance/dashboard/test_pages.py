@@ -7,11 +7,10 @@ from dataclasses import replace
 import pytest
 from tests.acceptance.dashboard.browsing import Browser
 from tests.acceptance.dashboard.conftest import SignIn
-from tests.acceptance.house import PAGES, House, places, some_ids
+from tests.acceptance.house import PAGES, House, app_of_nobody, places, some_ids
 from tests.plans import NO_GUARD, ONCE, Planner, article, set_pages
 from tests.site import Reply, Site
 
-from scrubjay.api.app import app_around
 from scrubjay.dashboard import assets, rendering
 from scrubjay.model.clock import utc_now
 from scrubjay.model.content import Document
@@ -35,10 +34,10 @@ HOSTILE_TEXT = """# Hello <img src=x onerror=alert(1)>
 |---|---|
 | `<i>` | ~~gone~~ |
 """
-LOOKS = [place for place in places(app_around(None)) if place.pattern.startswith(PAGES) and place.method == "GET"]  # type: ignore[arg-type]
+LOOKS = [place for place in places(app_of_nobody()) if place.pattern.startswith(PAGES) and place.method == "GET"]
 ORDERS = [
     place
-    for place in places(app_around(None))  # type: ignore[arg-type]
+    for place in places(app_of_nobody())
     if place.method == "POST" and place.pattern.startswith(PAGES) and "/sign" not in place.pattern
 ]
 # What is followed live goes on without end; `test_browser.py` follows it.

@@ -3,12 +3,11 @@
 import pytest
 from tests.acceptance.dashboard.browsing import ACCEPT, token_of
 from tests.acceptance.dashboard.conftest import SignIn
-from tests.acceptance.house import PAGES, House, Key, places, some_ids
+from tests.acceptance.house import PAGES, House, Key, app_of_nobody, places, some_ids
 
-from scrubjay.api.app import app_around
 from scrubjay.model.tenant import Scope
 
-POSTS = [place for place in places(app_around(None)) if place.pattern.startswith(PAGES) and place.method == "POST"]  # type: ignore[arg-type]
+POSTS = [place for place in places(app_of_nobody()) if place.pattern.startswith(PAGES) and place.method == "POST"]
 ORDERS = [place for place in POSTS if place.pattern != "/ui/signin"]
 
 

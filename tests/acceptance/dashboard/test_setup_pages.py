@@ -190,11 +190,11 @@ async def test_what_failed_is_counted_on_every_page_until_somebody_looked(
         assert re.search(r'class="count"[^>]*>1<', await fresh.page(path)), path
     page = await fresh.page("/ui/alerts")
     assert "&lt;i&gt;Broken&lt;/i&gt;" in page
-    assert "The site could not be read." in page
+    assert "Nothing was read." in page
     assert '<span class="badge bad">new</span>' in page
     again = await fresh.page("/ui/alerts")
     assert '<span class="badge bad">new</span>' not in again
-    assert "The site could not be read." in again
+    assert "Nothing was read." in again
     assert 'class="count"' not in await fresh.page("/ui/documents")
     stranger = await visiting(Scope.READ, f"{tenant} next door")
     assert 'class="count"' not in await stranger.page("/ui/documents")

@@ -15,12 +15,12 @@ from tests.acceptance.house import House, Key
 from tests.acceptance.openai_door.conftest import Served
 from tests.workshop import wait_until
 
-from scrubjay.backend.ids import collection_id_of, store_id_of
-from scrubjay.backend.protocol import StoreFile
-from scrubjay.ingest.consistency import Consistency
+from scrubjay.index.consistency import Consistency
 from scrubjay.model.clock import utc_now
 from scrubjay.model.ids import id_from_uuid
 from scrubjay.model.job import JobState
+from scrubjay.openai.ids import collection_id_of, store_id_of
+from scrubjay.openai.protocol import StoreFile
 from scrubjay.storage.chunks import ChunkRow
 from scrubjay.storage.collections import CollectionRow
 from scrubjay.storage.documents import DocumentRow
@@ -295,7 +295,7 @@ async def test_files_whose_job_failed_fail_and_can_be_added_again(
     store = await client.vector_stores.create(name="abandoned")
     file = await client.files.create(file=("jays.txt", JAYS), purpose="assistants")
     with monkeypatch.context() as patch:
-        patch.setattr("scrubjay.backend.adding.INGEST_KIND", "what no worker knows")
+        patch.setattr("scrubjay.openai.adding.INGEST_KIND", "what no worker knows")
         added = await client.vector_stores.files.create(store.id, file_id=file.id)
     assert added.status == "in_progress"
     assert (await client.vector_stores.retrieve(store.id)).status == "in_progress"
@@ -322,8 +322,8 @@ async def test_a_file_that_is_too_large_to_be_read_is_kept_and_fails_in_a_store(
 async def test_filters_pick_from_more_files_than_the_index_is_asked_for_by_name(
     client: AsyncOpenAI, house: House, owner: Key, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("scrubjay.backend.searching.MAX_FILTERED", 3)
-    monkeypatch.setattr("scrubjay.backend.searching.PAGE", 2)
+    monkeypatch.setattr("scrubjay.openai.searching.MAX_FILTERED", 3)
+    monkeypatch.setattr("scrubjay.openai.searching.PAGE", 2)
     store = await client.vector_stores.create(name="many")
     who = await house.jay.access.recognise(owner.text)
     ids = []

@@ -5,10 +5,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from openai import AsyncOpenAI
-from tests.acceptance.house import House, Key, Place, places
+from tests.acceptance.house import House, Key, Place, app_of_nobody, places
 from tests.acceptance.openai_door.conftest import Served
 
-from scrubjay.api.app import app_around
 from scrubjay.api.openai.routing import scope_of
 from scrubjay.model.knowledge import Response
 from scrubjay.model.tenant import Scope
@@ -43,7 +42,7 @@ NEEDED = {
     for method, paths in wanted.items()
     for path in paths.split()
 }
-EVERYWHERE = [place for place in places(app_around(None)) if place.pattern.startswith("/openai/")]  # type: ignore[arg-type]
+EVERYWHERE = [place for place in places(app_of_nobody()) if place.pattern.startswith("/openai/")]
 
 
 def sending(place: Place, ids: dict[str, str]) -> dict[str, Any]:

@@ -14,11 +14,11 @@ NEEDED = {
         Place(method, path): scope
         for scope, method, paths in (
             (READ, "GET", "/jobs /jobs/events /jobs/{job_id} /jobs/{job_id}/events /job_status/{job_id}"),
-            (READ, "GET", "/agents /tools"),
+            (READ, "GET", "/agents /tools /jobs/{job_id}/report"),
             (READ, "POST", "/call /mcp"),  # each tool asks for its own scope
             (WRITE, "POST", "/jobs /jobs/{job_id}/stop /jobs/{job_id}/pause /jobs/{job_id}/resume"),
             (WRITE, "POST", "/jobs/{job_id}/retry /stop_job/{job_id} /clear_jobs /unified_production_crawl"),
-            (WRITE, "POST", "/api/crawl/start"),
+            (WRITE, "POST", "/api/crawl/start /jobs/{job_id}/retry-failed"),
             (WRITE, "DELETE", "/jobs/{job_id}"),
             (ADMIN, "POST", "/register"),
             (ADMIN, "DELETE", "/agents/{agent_name}"),
@@ -36,7 +36,8 @@ NEEDED = {
         for scope, wanted in {
             READ: {
                 "GET": "/cache /collections /collections/{collection_id} /configs /configs/{config_id} "
-                "/crawl/{job_id} /crawl/{job_id}/stream /discover/{job_id} /documents /documents/{document_id} "
+                "/crawl/{job_id} /crawl/{job_id}/report /crawl/{job_id}/stream /discover/{job_id} "
+                "/documents /documents/{document_id} "
                 "/documents/{document_id}/chunks /documents/{document_id}/diff /documents/{document_id}/log "
                 "/documents/{document_id}/original /documents/{document_id}/versions /domains/{host} /jobs "
                 "/jobs/failed /jobs/{job_id} /jobs/{job_id}/events /proxies /proxies/{proxy_id} /sources "
@@ -46,7 +47,8 @@ NEEDED = {
             },
             WRITE: {
                 "POST": "/collections /configs /crawl /crawl/batch /crawl/deep /crawl/{job_id}/cancel "
-                "/crawl/{job_id}/pause /crawl/{job_id}/resume /discover /documents /documents/batch "
+                "/crawl/{job_id}/pause /crawl/{job_id}/resume /crawl/{job_id}/retry-failed "
+                "/discover /documents /documents/batch "
                 "/documents/upload /documents/{document_id}/reindex /documents/{document_id}/restore "
                 "/documents/{document_id}/tags /domains/{host}/block /domains/{host}/unblock "
                 "/jobs/{job_id}/{request} /proxies /proxies/{proxy_id}/test /sources /sources/{source_id}/trigger "

@@ -4,17 +4,16 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from tests.acceptance.house import ACTION_PATHS, PUBLIC_PATHS, House, Key, places
+from tests.acceptance.house import ACTION_PATHS, PUBLIC_PATHS, House, Key, app_of_nobody, places
 from tests.acceptance.rag.asking import search
 from tests.acceptance.rag.belongings import HOST, MARK, give_belongings, own_spelling, sending
 from tests.acceptance.rag.scopes import NEEDED, RANK
 
-from scrubjay.api.app import app_around
 from scrubjay.model.tenant import Scope
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-EVERYWHERE = places(app_around(None))  # type: ignore[arg-type]
+EVERYWHERE = places(app_of_nobody())
 API = [place for place in EVERYWHERE if place.pattern.startswith("/api/v1") and place.pattern not in PUBLIC_PATHS]
 # What takes the id of something in its body.
 REFERRING = {

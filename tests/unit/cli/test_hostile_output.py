@@ -9,8 +9,8 @@ from rich.console import Console
 from scrubjay.cli import crawl_view
 from scrubjay.cli.crawl_export import markdown_path
 from scrubjay.cli.extract import extract_file
-from scrubjay.crawl.urls import parse_url
 from scrubjay.model.job import Job, JobState
+from scrubjay.model.urls import parse_url
 
 STEERING = "\x1b]0;owned\x07\x1b[31m"
 

@@ -3,7 +3,7 @@
 import pytest
 
 from scrubjay.cli.passages import HIGHLIGHT, shown_passage, shown_section
-from scrubjay.search.passages import SHOWN_CHARACTERS
+from scrubjay.index.passages import SHOWN_CHARACTERS
 
 
 def ranges_of(content: str, *words: str) -> list[tuple[int, int]]:

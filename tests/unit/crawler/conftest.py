@@ -6,8 +6,8 @@ from ipaddress import ip_network
 import pytest
 from tests.site import Site, running_site
 
-from scrubjay.crawl.addresses import EgressGuard
-from scrubjay.crawl.fetcher import Fetcher, Network
+from scrubjay.crawler.addresses import EgressGuard
+from scrubjay.crawler.fetcher import Fetcher, Network
 
 
 @pytest.fixture

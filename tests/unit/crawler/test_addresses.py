@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from scrubjay.crawl.addresses import EgressGuard, unwrap
+from scrubjay.crawler.addresses import EgressGuard, unwrap
 from scrubjay.errors import FetchFailed, UrlBlocked
 
 INSIDE = [

@@ -8,10 +8,10 @@ import pytest
 from tests.common_crawl import CommonCrawl
 from tests.site import Reply, Site, redirect
 
-from scrubjay.crawl import common_crawl
-from scrubjay.crawl.discovery import discover
-from scrubjay.crawl.fetcher import Fetcher
-from scrubjay.crawl.robots import Robots
+from scrubjay.crawler import common_crawl
+from scrubjay.crawler.discovery import discover
+from scrubjay.crawler.fetcher import Fetcher
+from scrubjay.crawler.robots import Robots
 from scrubjay.errors import InvalidRequest
 from scrubjay.model.discovery import Discovery, DiscoverySource, read_discovery_spec
 from scrubjay.model.patterns import UrlPattern

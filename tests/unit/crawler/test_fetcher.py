@@ -4,7 +4,7 @@ import asyncio
 import gzip
 import socket
 import zlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from ipaddress import ip_network
 from typing import Any
@@ -15,12 +15,12 @@ import zstandard
 from tests.site import Reply, Site, redirect, running_site
 from tests.site_faults import API_KEY, API_KEY_HEADER, BEARER_TOKEN
 
-from scrubjay.crawl.addresses import EgressGuard
-from scrubjay.crawl.fetcher import SPOOL_BYTES, Credentials, Fetcher, FetchRequest, Network
-from scrubjay.crawl.proxies import ProxyPool, ProxyServer
-from scrubjay.crawl.urls import parse_url
+from scrubjay.crawler.addresses import EgressGuard
+from scrubjay.crawler.fetcher import SPOOL_BYTES, Credentials, Fetcher, FetchRequest, Network
+from scrubjay.crawler.proxies import ProxyPool, ProxyServer
 from scrubjay.errors import FetchFailed, InvalidRequest, UrlBlocked, UrlInvalid
 from scrubjay.model.crawling import ProxyRotation
+from scrubjay.model.urls import parse_url
 
 TEXT = ("A scrub jay remembers what it cached. " * 2000).encode()
 
@@ -87,16 +87,20 @@ def squeezed(*pieces: bytes) -> bytes:
     ("coding", "body", "error_type"),
     [
         # The innermost stream ends at once, and what would follow it for gigabytes is padding to its decoder.
-        ("gzip, gzip, gzip", squeezed(squeezed(gzip.compress(b"", mtime=0), *[bytes(1 << 20)] * 300)), "too_large"),
-        ("gzip, gzip", squeezed(gzip.compress(b"", mtime=0) * 60_000), "bad_encoding"),
-        ("zstd, gzip", squeezed(zstandard.compress(b"") * 60_000), "bad_encoding"),
-        ("\x1b[31mred", b"x", "bad_encoding"),
+        (
+            "gzip, gzip, gzip",
+            lambda: squeezed(squeezed(gzip.compress(b"", mtime=0), *[bytes(1 << 20)] * 300)),
+            "too_large",
+        ),
+        ("gzip, gzip", lambda: squeezed(gzip.compress(b"", mtime=0) * 60_000), "bad_encoding"),
+        ("zstd, gzip", lambda: squeezed(zstandard.compress(b"") * 60_000), "bad_encoding"),
+        ("\x1b[31mred", lambda: b"x", "bad_encoding"),
     ],
 )
 async def test_a_bomb_between_two_codings_is_defused(
-    fetcher: Fetcher, site: Site, coding: str, body: bytes, error_type: str
+    fetcher: Fetcher, site: Site, coding: str, body: Callable[[], bytes], error_type: str
 ) -> None:
-    site.pages["/a"] = Reply(body, headers={"Content-Encoding": coding})
+    site.pages["/a"] = Reply(body(), headers={"Content-Encoding": coding})
 
     with pytest.raises(FetchFailed) as failed:
         await fetcher.fetch(FetchRequest(url=site.url + "/a"))
@@ -353,7 +357,7 @@ async def test_a_name_that_turns_inward_between_two_requests_is_refused(
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (next(answers), port))]
 
     monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", rebinding)
-    monkeypatch.setattr("scrubjay.crawl.fetcher._DNS_CACHE_SECONDS", 0)
+    monkeypatch.setattr("scrubjay.crawler.fetcher._DNS_CACHE_SECONDS", 0)
     async with opened() as fetcher:
         await fetcher.fetch(FetchRequest(url=f"http://rebind.example:{site.port}/a"))
         with pytest.raises(UrlBlocked):

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from scrubjay.crawl.frontier import REDIRECT_NOTE, CrawlFrontier
-from scrubjay.crawl.scope import Scope
+from scrubjay.crawler.frontier import REDIRECT_NOTE, CrawlFrontier
+from scrubjay.crawler.scope import Scope
 from scrubjay.model.crawl_spec import read_spec
 from scrubjay.model.crawling import FrontierStatus
 from scrubjay.model.extraction import Anchor
@@ -73,7 +73,7 @@ def test_where_a_start_leads_is_read_although_nothing_includes_it_but_not_when_e
 async def test_what_one_run_holds_is_never_leased_again_by_it_and_by_the_next_run_at_once(
     database: Database, job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("scrubjay.crawl.frontier.LEASE_SECONDS", -1)
+    monkeypatch.setattr("scrubjay.crawler.frontier.LEASE_SECONDS", -1)
     frontier, later = make_frontier(job.id), make_frontier(job.id)
     async with database.writing() as connection:
         await frontier.add(connection, [frontier.start_item(f"{START}{number}") for number in range(3)])

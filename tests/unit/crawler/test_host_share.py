@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from scrubjay.crawl.frontier import HostShare
+from scrubjay.crawler.frontier import HostShare
 from scrubjay.model.crawl_spec import CrawlSpec
 
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from scrubjay.crawl.addresses import EgressGuard
-from scrubjay.crawl.fetcher import Fetcher, Network
+from scrubjay.crawler.addresses import EgressGuard
+from scrubjay.crawler.browser import BrowserRenderer
+from scrubjay.crawler.fetcher import Fetcher, Network
+from scrubjay.crawler.page_extractor import LanguageModel, PageExtractor, _read_answer
 from scrubjay.errors import ExtractionFailed
 from scrubjay.extract import Extraction, ExtractOptions
-from scrubjay.extract.ai import LanguageModel, PageExtractor, _read_answer
-from scrubjay.extract.browser import BrowserRenderer
 from scrubjay.extract.crawl4ai import is_installed
 from scrubjay.extract.pool import ExtractionPool
 

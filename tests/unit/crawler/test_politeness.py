@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from tests.site import Reply, Site, running_site
 
-from scrubjay.crawl.fetcher import Fetcher, FetchRequest
-from scrubjay.crawl.polite import PoliteFetcher, retry_after_seconds
-from scrubjay.crawl.politeness import Manners, Politeness, names_above
+from scrubjay.crawler.fetcher import Fetcher, FetchRequest
+from scrubjay.crawler.polite import PoliteFetcher, retry_after_seconds
+from scrubjay.crawler.politeness import Manners, Politeness, names_above
 from scrubjay.errors import CircuitOpen, FetchFailed, HostBlocked
 from scrubjay.model.crawling import HostSettings
 from scrubjay.model.tenant import DEFAULT_TENANT_ID, Tenant

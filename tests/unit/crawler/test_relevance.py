@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scrubjay.crawl.relevance import Relevance, keywords_of, words_of_url
+from scrubjay.crawler.relevance import Relevance, keywords_of, words_of_url
 
 
 @pytest.mark.parametrize(

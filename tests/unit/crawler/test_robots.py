@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 from tests.site import Reply, Site, SiteRequest, redirect, running_site
 
-from scrubjay.crawl.fetcher import Fetcher
-from scrubjay.crawl.robots import Robots, RobotsFile, RobotsReason, RobotsRules, RobotsState, origin_of, product_token
-from scrubjay.crawl.urls import parse_url
+from scrubjay.crawler.fetcher import Fetcher
+from scrubjay.crawler.robots import Robots, RobotsFile, RobotsReason, RobotsRules, RobotsState, origin_of, product_token
 from scrubjay.errors import UrlBlocked, UrlInvalid
+from scrubjay.model.urls import parse_url
 from scrubjay.storage import cache_keys
 from scrubjay.storage.cache_memory import MemoryCache
 
@@ -276,7 +276,7 @@ def test_a_stored_file_comes_back_as_it_was() -> None:
 async def test_parsed_rules_are_kept_for_a_bounded_number_of_hosts(
     robots: Robots, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("scrubjay.crawl.robots.PARSED_ORIGINS", 5)
+    monkeypatch.setattr("scrubjay.crawler.robots.PARSED_ORIGINS", 5)
     async with running_site(hosts=11) as site:
         site.robots = "User-agent: *\nDisallow: /x\n"
         for number in range(1, 12):

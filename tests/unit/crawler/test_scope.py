@@ -2,9 +2,9 @@
 
 import pytest
 
-from scrubjay.crawl.scope import Scope
-from scrubjay.crawl.urls import parse_url
+from scrubjay.crawler.scope import Scope
 from scrubjay.model.crawl_spec import Extent
+from scrubjay.model.urls import parse_url
 
 
 def belongs(start: str, extent: Extent, url: str) -> bool:

@@ -1,10 +1,10 @@
-"""Which shard has which host, and what its job is called (`crawl/shard.py`)."""
+"""Which shard has which host, and what its job is called (`crawler/shard.py`)."""
 
 from collections import Counter
 
 import pytest
 
-from scrubjay.crawl.shard import shard_job_id, shard_of
+from scrubjay.crawler.shard import shard_job_id, shard_of
 from scrubjay.errors import InvalidRequest
 from scrubjay.model.crawl_spec import CrawlMode, read_spec
 from scrubjay.model.ids import new_id, uuid_from_id

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from tests.site import Reply, Site
 
-from scrubjay.crawl import sitemap_parsing
-from scrubjay.crawl.fetcher import Fetcher
-from scrubjay.crawl.sitemap_parsing import parse_lastmod, parse_sitemap
-from scrubjay.crawl.sitemaps import SitemapEntry, SitemapLimits, SitemapProblem, read_sitemaps
+from scrubjay.crawler import sitemap_parsing
+from scrubjay.crawler.fetcher import Fetcher
+from scrubjay.crawler.sitemap_parsing import parse_lastmod, parse_sitemap
+from scrubjay.crawler.sitemaps import SitemapEntry, SitemapLimits, SitemapProblem, read_sitemaps
 
 SPACE = 'xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"'
 HERE = "https://a.example/sitemap.xml"
@@ -251,7 +251,7 @@ async def test_a_gzip_bomb_ends_at_the_limit_and_keeps_what_it_listed_first(site
 async def test_a_body_over_the_limit_is_cut_and_read_as_far_as_it_goes(
     site: Site, fetcher: Fetcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("scrubjay.crawl.sitemaps.MAX_SITEMAP_BYTES", 100_000)
+    monkeypatch.setattr("scrubjay.crawler.sitemaps.MAX_SITEMAP_BYTES", 100_000)
     site.sitemap = urlset(*(f"<loc>/{number}</loc>" for number in range(10_000)))
     entries, found = await read(fetcher, f"{site.url}/sitemap.xml")
     assert 1000 < len(entries) < 10_000
@@ -279,7 +279,9 @@ async def test_files_and_addresses_have_an_overall_limit(site: Site, fetcher: Fe
     entries, found = await read(fetcher, start, limits=SitemapLimits(max_files=4))
     assert (len(entries), [problem.error_type for problem in found]) == (30, ["too_many_files"])
     entries, found = await read(fetcher, start, limits=SitemapLimits(max_urls=25))
-    assert (len(entries), found) == (25, [])
+    assert (len(entries), [problem.error_type for problem in found]) == (25, ["too_many_urls"])
+    entries, found = await read(fetcher, start, limits=SitemapLimits(max_urls=100))
+    assert (len(entries), found) == (100, [])
 
 
 async def test_a_sitemap_that_takes_too_long_is_a_problem(site: Site, fetcher: Fetcher) -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scrubjay.crawl.traps import TrapMemory, find_trap, shape_of, strip_session
+from scrubjay.crawler.traps import TrapMemory, find_trap, shape_of, strip_session
 
 SITE = "https://a.example"
 HEX = "9f86d081884c7d659a2feaa0c55ad015"

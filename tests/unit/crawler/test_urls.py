@@ -4,16 +4,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scrubjay.crawl.urls import (
+from scrubjay.errors import UrlInvalid
+from scrubjay.model.urls import (
     MAX_URL_LENGTH,
+    canonical_form,
     hash_url,
     host_of,
     normal_form,
     normalize_url,
     parse_url,
+    register_tracking_parameters,
     registrable_domain,
 )
-from scrubjay.errors import UrlInvalid
 
 
 @pytest.mark.parametrize(
@@ -46,6 +48,59 @@ from scrubjay.errors import UrlInvalid
 def test_an_address_has_one_normal_form(text: str, normal: str) -> None:
     assert normalize_url(text) == normal
     assert normalize_url(normal) == normal
+
+
+@pytest.mark.parametrize(
+    ("query", "kept"),
+    [
+        ("?utm_source=x", ""),
+        ("?UTM_Source=x&utm_medium=y", ""),
+        ("?fbclid=1", ""),
+        ("?fbclid", ""),
+        ("?id=7&gclid=a&utm_campaign=b", "?id=7"),
+        ("?b=2&msclkid=x&a=1", "?a=1&b=2"),
+        ("?utm=1", "?utm=1"),
+        ("?gclid2=x", "?gclid2=x"),
+        ("?q=utm_source", "?q=utm_source"),
+        ("?ref=home", "?ref=home"),
+    ],
+)
+def test_tracking_parameters_are_no_part_of_the_normal_form(query: str, kept: str) -> None:
+    assert normalize_url(f"https://example.org/a/{query}") == f"https://example.org/a{kept}"
+    assert normalize_url(f"https://example.org/{query}") == f"https://example.org/{kept}"
+
+
+def test_a_setting_names_more_tracking_parameters() -> None:
+    register_tracking_parameters(("ref", "source_*"))
+    try:
+        assert normalize_url("https://example.org/a?ref=x&source_id=1&reference=2&utm_id=3") == (
+            "https://example.org/a?reference=2"
+        )
+    finally:
+        register_tracking_parameters(())
+    assert normalize_url("https://example.org/a?ref=x") == "https://example.org/a?ref=x"
+
+
+@pytest.mark.parametrize(
+    ("url", "declared", "canonical"),
+    [
+        ("https://example.org/print/a", "https://example.org/a", "https://example.org/a"),
+        ("https://example.org/a?sort=1", "https://example.org/a/?utm_source=x", "https://example.org/a"),
+        ("https://m.example.org/a", "https://www.example.org/a", "https://www.example.org/a"),
+        ("http://example.org/a", "https://example.org/a", "https://example.org/a"),
+        ("https://example.org/a", "https://example.com/a", "https://example.org/a"),  # another site
+        ("https://example.org/a", "https://example.org/", "https://example.org/a"),  # the home page
+        ("https://example.org/a", "https://example.org/?utm_source=x", "https://example.org/a"),
+        ("https://example.org/a", "https://www.example.org/", "https://example.org/a"),
+        ("https://example.org/a", "http://[", "https://example.org/a"),
+        ("https://example.org/a?fbclid=1", None, "https://example.org/a"),
+        ("https://a.github.io/x", "https://b.github.io/x", "https://a.github.io/x"),  # anyone can have a name there
+    ],
+)
+def test_a_declared_canonical_address_is_believed_within_the_site(
+    url: str, declared: str | None, canonical: str
+) -> None:
+    assert canonical_form(url, declared) == canonical
 
 
 @pytest.mark.parametrize(

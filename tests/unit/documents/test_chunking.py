@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scrubjay.documents.chunking import Span, cut
 from scrubjay.errors import InvalidRequest
-from scrubjay.ingest.chunking import Span, cut
-from scrubjay.ingest.embedding import WordLlama
+from scrubjay.index.embedding import WordLlama
 from scrubjay.model.chunking import ChunkingOptions, ChunkStrategy, read_chunking
 from scrubjay.model.content import ChunkContentType
 

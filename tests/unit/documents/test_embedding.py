@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from scrubjay.ingest.embedding import WordLlama
+from scrubjay.index.embedding import WordLlama
 
 TEXTS = ["a red car", "an automobile of crimson colour", "banana soup", "", "🐦 日本語", "word " * 3000]
 

@@ -60,10 +60,9 @@ def test_originals_and_what_is_made_of_them(tmp_path: Path) -> None:
     folder = SourceFolder(tmp_path, "D", CrawlScope.LISTS, "s")
     assert folder.processed_of("Ice creams v1.2.csv") == "Ice creams v1.2.md"
     assert folder.original_of("Ice creams v1.2.md") == "Ice creams v1.2.csv"
-    assert set(folder.candidates("x.csv")) == {
-        folder.written(ORIGINALS, "x.csv"), folder.written(FAILED, "x.csv"), folder.written(EMBEDDED, "x.md"),
-        folder.written(FAILED, "x.md"),
-    }  # fmt: skip
+    names = ((ORIGINALS, "x.csv"), (FAILED, "x.csv"), (EMBEDDED, "x.md"), (FAILED, "x.md"))
+    assert {folder.local_of(folder.written(stage, name)) for stage, name in names} == {"x.csv"}
+    assert folder.local_of("elsewhere\\x.csv") is None
 
 
 def test_sweeping_keeps_what_is_wanted_and_nothing_else(tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ def test_no_text_can_break_out_of_its_frame(text: str) -> None:
     ("state", "shown", "result"),
     [
         (JobState.COMPLETED, "completed", {"ok": True, "error": "", "data": {"files": 3}}),
-        (JobState.FAILED, "completed", {"ok": False, "error": "It broke.", "data": {"files": 3}}),
+        (JobState.FAILED, "failed", {"ok": False, "error": "It broke.", "data": {"files": 3}}),
         (JobState.CANCELLED, "cancelled", {"ok": False, "error": "Cancelled.", "data": {"files": 3}}),
     ],
 )
@@ -82,9 +82,13 @@ def test_an_end_in_the_middle_of_a_log_is_a_line() -> None:
     assert text_of(event("job.failed", 3, error="It broke."), ended) == "event: log\ndata: Failed: It broke.\n\n"
 
 
-def test_a_handler_may_say_itself_whether_it_went_well() -> None:
-    own = {"ok": False, "error": "one source failed", "data": {}}
-    assert result_of(replace(JOB, state=JobState.COMPLETED, result=own)) == own
+def test_the_result_that_a_failed_handler_stored_is_the_result_of_the_job() -> None:
+    own = {"ok": False, "error": "one source failed", "data": {"embed": {"added": 3}}}
+    assert result_of(replace(JOB, state=JobState.FAILED, error="one source", result=own)) == own
+
+
+def test_the_file_of_a_failed_job_has_the_ending_that_the_specification_gives_finished_jobs() -> None:
+    assert [state.file_ending for state in StreamState] == ["running", "paused", "completed", "completed", "cancelled"]
 
 
 def test_what_says_nothing_is_left_out() -> None:

@@ -8,8 +8,8 @@ from ipaddress import ip_network
 
 import pytest
 
-from scrubjay.crawl.addresses import EgressGuard
-from scrubjay.crawl.browser_proxy import BrowserProxy, ProxySession
+from scrubjay.crawler.addresses import EgressGuard
+from scrubjay.crawler.browser_proxy import BrowserProxy, ProxySession
 
 
 class Listener:

@@ -11,8 +11,8 @@ import pytest
 from tests.unit.extract import office_files
 
 from scrubjay.errors import ExtractionFailed
-from scrubjay.extract import Extraction, extract
-from scrubjay.extract.files import MAX_TABLE_ROWS
+from scrubjay.extract import Extraction, ExtractOptions, extract
+from scrubjay.model.extraction import ExtractLimits
 
 URL = "https://example.com/files/it"
 
@@ -161,10 +161,32 @@ def test_csv_becomes_a_table_whatever_separates_its_cells() -> None:
 
 
 def test_a_huge_csv_is_cut_off_and_says_so() -> None:
-    found = read(b"a,b\n" + b"1,2\n" * (MAX_TABLE_ROWS + 500), "text/csv")
+    limits = ExtractLimits(blocks=100)
+    found = extract(b"a,b\n" + b"1,2\n" * 500, url=URL, content_type="text/csv", options=ExtractOptions(limits=limits))
     assert found.metadata["truncated"] is True
-    assert found.metadata["row_count"] == MAX_TABLE_ROWS + 501
-    assert found.markdown.count("\n") <= MAX_TABLE_ROWS + 2
+    assert found.cuts == ("blocks",)
+    assert found.metadata["row_count"] == 501
+    assert found.markdown.count("\n") == 100
+    assert read(b"a,b\n" + b"1,2\n" * 500, "text/csv").cuts == ()
+
+
+@pytest.mark.parametrize(
+    ("data", "content_type", "cuts"),
+    [
+        (b"word " * 100, "text/plain", ("characters",)),
+        (b"https://example.org/1 https://example.org/2 https://example.org/3", "text/plain", ("links",)),
+        (b"<list>" + b"<item>text</item>" * 5 + b"</list>", "application/xml", ("blocks",)),
+        (
+            b"<rss><channel><title>T</title>" + b"<item><title>t</title></item>" * 5 + b"</channel></rss>",
+            "application/rss+xml",
+            ("blocks",),
+        ),
+    ],
+)
+def test_a_file_beyond_a_limit_says_which(data: bytes, content_type: str, cuts: tuple[str, ...]) -> None:
+    options = ExtractOptions(limits=ExtractLimits(links=2, blocks=4, characters=300))
+    assert extract(data, url=URL, content_type=content_type, options=options).cuts == cuts
+    assert extract(data, url=URL, content_type=content_type).cuts == ()
 
 
 def test_one_endless_cell_does_not_raise() -> None:

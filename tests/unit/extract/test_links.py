@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scrubjay.crawl.urls import parse_url
 from scrubjay.errors import UrlInvalid
-from scrubjay.extract.links import MAX_ANCHORS, read_anchors, resolve_href
+from scrubjay.extract.links import read_anchors, resolve_href
 from scrubjay.extract.tree import parse_html
 from scrubjay.model.extraction import Anchor
+from scrubjay.model.urls import parse_url
 
 URL = "https://example.com/a/b?c=1"
 
@@ -18,7 +18,7 @@ URL = "https://example.com/a/b?c=1"
 def read(html: str, *, contexts: bool = False) -> tuple[Anchor, ...]:
     page = parse_html(html)
     assert page is not None
-    return read_anchors(page, URL, contexts=contexts)
+    return read_anchors(page, URL, contexts=contexts)[0]
 
 
 @pytest.mark.parametrize(
@@ -91,8 +91,16 @@ def test_contexts_of_deeply_nested_blocks_do_not_take_quadratic_time() -> None:
     assert time.process_time() - started < 5
 
 
-def test_a_page_of_endless_links_is_cut_off() -> None:
-    assert len(read("".join(f'<a href="/{n}">x</a>' for n in range(MAX_ANCHORS + 500)))) == MAX_ANCHORS
+@pytest.mark.parametrize(("most", "is_cut"), [(19, True), (20, False)])
+def test_links_beyond_the_limit_are_left_out_and_reported(most: int, is_cut: bool) -> None:
+    page = parse_html("".join(f'<a href="/{n}">x</a>' for n in range(20)) + '<a href="mailto:a@b.org">no link</a>')
+    assert page is not None
+    anchors, more = read_anchors(page, URL, most=most)
+    assert (len(anchors), more) == (most, is_cut)
+
+
+def test_a_page_of_twenty_thousand_links_keeps_them_all() -> None:
+    assert len(read("".join(f'<a href="/{n}">x</a>' for n in range(20_000)))) == 20_000
 
 
 _PIECES = [

@@ -1,5 +1,7 @@
 """Markdown from blocks: every structure that a page can have, written so that it reads the same."""
 
+import re
+
 import pytest
 
 from scrubjay.extract.blocks import cut_blocks
@@ -46,6 +48,15 @@ def test_nested_lists_are_indented_under_their_item() -> None:
 def test_a_simple_table_becomes_a_pipe_table_and_keeps_empty_cells() -> None:
     html = "<table><tr><th>A</th><th>B</th></tr><tr><td>1 | 2</td><td></td></tr><tr><td>3</td><td>4</td></tr></table>"
     assert write(html) == "| A | B |\n| --- | --- |\n| 1 \\| 2 |  |\n| 3 | 4 |"
+
+
+@pytest.mark.parametrize(("columns", "rows"), [(100, 3), (400, 300)], ids=["wide", "too large for a pipe table"])
+def test_a_wide_table_keeps_every_cell(columns: int, rows: int) -> None:
+    html = "".join(
+        "<tr>" + "".join(f"<td>r{row}c{column}</td>" for column in range(columns)) + "</tr>" for row in range(rows)
+    )
+    found = set(re.findall(r"r[0-9]+c[0-9]+", write(f"<table>{html}</table>")))
+    assert len(found) == columns * rows
 
 
 def test_a_tables_caption_stands_before_it() -> None:

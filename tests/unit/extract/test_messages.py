@@ -8,7 +8,15 @@ import pytest
 
 from scrubjay.errors import ExtractionFailed, InvalidRequest
 from scrubjay.extract import messages
-from scrubjay.model.extraction import Anchor, Extraction, ExtractOptions, MarkdownBlock, PageType, Verdict
+from scrubjay.model.extraction import (
+    Anchor,
+    Extraction,
+    ExtractLimits,
+    ExtractOptions,
+    MarkdownBlock,
+    PageType,
+    Verdict,
+)
 
 URL = "https://example.com/"
 
@@ -31,6 +39,7 @@ def test_an_extraction_arrives_as_it_was() -> None:
         fields={"a": ["b"]},
         verdict=Verdict.LOGIN,
         verdict_reason="why",
+        cuts=("links", "blocks"),
     )
     arrived = crossed(extraction)
     assert arrived == extraction
@@ -47,11 +56,11 @@ def test_values_that_are_not_plain_arrive_as_plain_ones() -> None:
 
 
 def test_a_request_arrives_with_its_body_or_its_path() -> None:
-    options = ExtractOptions(strategy="structured", fields={"a": "b"}, contexts=True)
+    options = ExtractOptions(strategy="structured", fields={"a": "b"}, contexts=True, limits=ExtractLimits(1, 2, 3))
     head, body = messages.encode_request(b"data", URL, "text/html", 403, options)
     size = messages.REQUEST_HEADER.size
     assert messages.REQUEST_HEADER.unpack(head[:size]) == (len(head) - size, 4)
-    expected = (URL, "text/html", 403, "structured", {"a": "b"}, True)
+    expected = (URL, "text/html", 403, "structured", {"a": "b"}, True, (1, 2, 3))
     assert messages.decode_request(head[size:]) == (*expected, None)
     assert body == b"data"
     head, body = messages.encode_request(Path("/tmp/x"), URL, "text/html", 403, options)

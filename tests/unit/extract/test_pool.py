@@ -14,6 +14,7 @@ import pytest
 from scrubjay.errors import ExtractionFailed, InvalidRequest, Unavailable
 from scrubjay.extract import ExtractOptions, extract
 from scrubjay.extract.pool import ExtractionPool
+from scrubjay.model.extraction import ExtractLimits
 
 URL = "https://example.com/page"
 PARAGRAPH = "Scrub jays hide thousands of acorns each autumn and remember where most of them are. "
@@ -72,6 +73,13 @@ async def test_a_large_body_crosses_the_border_whole(pool: ExtractionPool) -> No
     text = b"word " * 800_000
     found = await pool.extract(text, url=f"{URL}.txt", content_type="text/plain")
     assert len(found.markdown) == len(text.strip())
+
+
+async def test_the_limits_of_a_pool_reach_its_processes() -> None:
+    links = b"".join(b'<a href="/%d">x</a>' % number for number in range(9))
+    async with ExtractionPool(processes=1, limits=ExtractLimits(links=3)) as limited:
+        found = await limited.extract(b"<html><body>" + links, url=URL, content_type="text/html")
+    assert (len(found.anchors), found.cuts) == (3, ("links",))
 
 
 async def test_errors_of_extraction_come_back_as_themselves(pool: ExtractionPool) -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from scrubjay.search.analysis import (
+from scrubjay.index.analysis import (
     MAX_WORD_CHARACTERS,
     analyze,
     contains_phrase,

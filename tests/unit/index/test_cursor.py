@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scrubjay.errors import InvalidRequest
-from scrubjay.search.cursor import MAX_OFFSET, Cursor, read_cursor
+from scrubjay.index.cursor import MAX_OFFSET, Cursor, read_cursor
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 REQUEST = '{"query": "jay"}'

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scrubjay.index.fusion import Fused, FusionOptions, drop_noise, fuse, keyword_score, vector_score
 from scrubjay.model.search import FusionKind, Hit, VectorTrust
-from scrubjay.search.fusion import Fused, FusionOptions, drop_noise, fuse, keyword_score, vector_score
 
 NAMES = [f"chunk-{number}" for number in range(12)]
 KINDS = st.sampled_from(FusionKind)

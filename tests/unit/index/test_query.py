@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scrubjay.errors import InvalidRequest
-from scrubjay.search.query import MAX_QUERY_CHARACTERS, ParsedQuery, parse_query
+from scrubjay.index.query import MAX_QUERY_CHARACTERS, ParsedQuery, parse_query
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from scrubjay.errors import Unavailable
-from scrubjay.search.rerank import MAX_PASSAGE_CHARACTERS, Reranker
+from scrubjay.index.rerank import MAX_PASSAGE_CHARACTERS, Reranker
 
 
 class Endpoint:

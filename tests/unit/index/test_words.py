@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scrubjay.search.words import MAX_LENGTH, MIN_LENGTH, nearest_word, vocabulary_of
+from scrubjay.index.words import MAX_LENGTH, MIN_LENGTH, nearest_word, vocabulary_of
 
 KNOWN = ["acorn", "brakes", "engine", "sourdough", "squirrel"]
 

@@ -1,15 +1,13 @@
-"""What each request does in each state of a job, how long a retry waits, and when schedules tick."""
+"""What each request does in each state of a job, how long a retry waits, and when cron expressions fire."""
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise, product
-from typing import Any
 
 import pytest
 
 from scrubjay.errors import Conflict, InvalidRequest
 from scrubjay.jobs.control import backoff
-from scrubjay.jobs.schedule import next_tick, validate_cron
+from scrubjay.jobs.schedule import next_match, validate_cron
 from scrubjay.model.job import (
     FINISHED_STATES,
     REACTIONS,
@@ -18,7 +16,6 @@ from scrubjay.model.job import (
     JobRequest,
     JobState,
     Reaction,
-    Schedule,
     react,
 )
 
@@ -40,10 +37,6 @@ REFUSED = [(state, request) for state, row in TABLE.items() for request, done in
 
 def job(state: JobState, requested: JobRequest | None = None) -> Job:
     return Job(id="job_1", tenant_id="ten_1", kind="test", state=state, requested=requested)
-
-
-def schedule(**changes: Any) -> Schedule:
-    return replace(Schedule(tenant_id="ten_1", name="nightly", kind="test", next_run_at=NOON), **changes)
 
 
 def test_the_table_names_every_state_and_every_request() -> None:
@@ -119,58 +112,22 @@ def test_each_retry_waits_twice_as_long_up_to_five_minutes(retry: int, seconds: 
         ("*/15 * * * *", "2026-03-28T23:59:59", "2026-03-29T00:00:00"),
     ],
 )
-def test_a_cron_schedule_ticks_at_the_next_match_in_utc(cron: str, after: str, tick: str) -> None:
+def test_a_cron_expression_fires_at_the_next_match_in_utc(cron: str, after: str, tick: str) -> None:
     moment = datetime.fromisoformat(after).replace(tzinfo=UTC)
-    assert next_tick(schedule(cron=cron), moment) == datetime.fromisoformat(tick).replace(tzinfo=UTC)
+    assert next_match(cron, moment) == datetime.fromisoformat(tick).replace(tzinfo=UTC)
 
 
-def test_a_cron_schedule_does_not_know_daylight_saving_time() -> None:
+def test_a_cron_expression_ignores_daylight_saving_time() -> None:
     moment, ticks = datetime(2026, 3, 28, 2, 30, tzinfo=UTC), []
     for _ in range(3):  # the clocks of Europe change on the 29th
-        moment = next_tick(schedule(cron="30 2 * * *"), moment)
+        moment = next_match("30 2 * * *", moment)
         ticks.append(moment)
     assert [tick - before for before, tick in pairwise(ticks)] == [timedelta(days=1)] * 2
 
 
-def test_an_interval_schedule_ticks_one_interval_later() -> None:
-    assert next_tick(schedule(interval_seconds=60), NOON) == NOON + timedelta(seconds=60)
-
-
-def test_an_interval_schedule_keeps_its_beat_when_it_was_late() -> None:
-    late = NOON + timedelta(seconds=59, microseconds=999_999)
-    assert next_tick(schedule(interval_seconds=60), late) == NOON + timedelta(seconds=60)
-
-
-@pytest.mark.parametrize("late", [timedelta(minutes=1), timedelta(minutes=7, seconds=20), timedelta(days=3)])
-def test_missed_ticks_are_one_tick_and_the_next_is_in_the_future(late: timedelta) -> None:
-    now = NOON + late
-    tick = next_tick(schedule(interval_seconds=60), now)
-    assert now < tick <= now + timedelta(seconds=60)
-    assert (tick - NOON) % timedelta(seconds=60) == timedelta(0)
-
-
-def test_a_cron_schedule_that_was_missed_for_days_goes_on_with_the_next_match() -> None:
+def test_a_cron_expression_that_was_missed_for_days_fires_at_the_next_match() -> None:
     now = NOON + timedelta(days=5)
-    assert next_tick(schedule(cron="0 3 * * *"), now) == datetime(2026, 3, 7, 3, 0, tzinfo=UTC)
-
-
-def test_a_clock_that_lags_behind_the_last_tick_does_not_repeat_it() -> None:
-    behind = NOON - timedelta(days=2)
-    assert next_tick(schedule(interval_seconds=60), behind) == NOON + timedelta(seconds=60)
-
-
-def test_jitter_moves_a_tick_later_by_at_most_itself() -> None:
-    jittery = schedule(cron="* * * * *", jitter_seconds=20)
-    ticks = {next_tick(jittery, NOON) for _ in range(200)}
-    regular = NOON + timedelta(minutes=1)
-    assert len(ticks) > 100
-    assert all(regular <= tick <= regular + timedelta(seconds=20) for tick in ticks)
-
-
-def test_a_schedule_without_cron_and_interval_is_refused_by_field() -> None:
-    with pytest.raises(InvalidRequest) as refusal:
-        next_tick(schedule(), NOON)
-    assert refusal.value.details == {"field": "interval_seconds"}
+    assert next_match("0 3 * * *", now) == datetime(2026, 3, 7, 3, 0, tzinfo=UTC)
 
 
 @pytest.mark.parametrize("cron", ["* * * * *", "*/5 0-6 1,15 * 1-5", "0 3 * * sun"])
@@ -191,7 +148,7 @@ def test_a_cron_expression_that_is_none_is_refused_by_field(cron: str) -> None:
 
 @pytest.mark.parametrize("cron", ["0 0 30 2 *", "0 0 31 4,6,9,11 *"])
 def test_a_cron_expression_that_never_fires_is_refused_by_field(cron: str) -> None:
-    for refuse in (lambda: validate_cron(cron), lambda: next_tick(schedule(cron=cron), NOON)):
+    for refuse in (lambda: validate_cron(cron), lambda: next_match(cron, NOON)):
         with pytest.raises(InvalidRequest, match="never fires") as refusal:
             refuse()
         assert refusal.value.details == {"field": "cron"}

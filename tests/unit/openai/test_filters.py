@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scrubjay.backend.filters import MAX_DEPTH, MAX_PARTS, read_filters
 from scrubjay.errors import InvalidRequest
+from scrubjay.openai.filters import MAX_DEPTH, MAX_PARTS, read_filters
 
 
 @pytest.mark.parametrize(

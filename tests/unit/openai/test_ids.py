@@ -2,7 +2,9 @@
 
 import pytest
 
-from scrubjay.backend.ids import (
+from scrubjay.errors import NotFound
+from scrubjay.model.ids import new_id
+from scrubjay.openai.ids import (
     collection_id_of,
     file_id_of,
     is_document,
@@ -11,8 +13,6 @@ from scrubjay.backend.ids import (
     require_id,
     store_id_of,
 )
-from scrubjay.errors import NotFound
-from scrubjay.model.ids import new_id
 
 NOT_IDS = [
     "",

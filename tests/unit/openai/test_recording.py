@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from scrubjay.backend import recording
-from scrubjay.backend.recording import recorded
-from scrubjay.backend.relay import Relayed
+from scrubjay.openai import recording
+from scrubjay.openai.recording import recorded
+from scrubjay.openai.relay import Relayed
 
 RESPONSE = {"id": "resp_1", "object": "response", "output": [{"text": "ä" * 50}]}
 EVENTS = [

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from scrubjay.model.plan import Change, Fate, LedgerEntry
-from scrubjay.model.source import SourceItem, hash_key
-from scrubjay.operations import listing as listing_module
-from scrubjay.operations.delta import compare, is_changed
-from scrubjay.operations.listing import SortedListing
+from scrubjay.model.source import Problem, SourceItem, hash_key
+from scrubjay.plans import listing as listing_module
+from scrubjay.plans.delta import compare, is_changed
+from scrubjay.plans.listing import SortedListing
 from scrubjay.storage.ledger import LedgerState
 
 NOON = datetime(2026, 5, 1, 12, 0, 0, 123456, tzinfo=UTC)
@@ -110,10 +110,11 @@ async def find(items: Sequence[SourceItem], entries: Sequence[LedgerEntry]) -> d
 
 
 async def test_every_kind_of_difference_is_told_apart() -> None:
+    unread = Problem("http_503", "HTTP status 503.")
     items = [
         item("new"), item("same"), item("other", etag='"b"'), item("failed before"), item("was retired"),
-        item("came back"), item("fewer validators", sha1=None), item("not readable", unreadable="503"),
-        item("never seen and not readable", unreadable="503"),
+        item("came back"), item("fewer validators", sha1=None), item("not readable", problem=unread),
+        item("never seen and not readable", problem=unread),
     ]  # fmt: skip
     entries = [
         entry("same"), entry("other"), entry("failed before", Fate.FAILED), entry("was retired", Fate.RETIRED),

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from scrubjay.operations.enumeration_reading import read_enumeration
+from scrubjay.plans.enumeration_reading import read_enumeration
 
 TRICKY = 'https://example.com/"Deleted": [ {ü🦜}\\'
 

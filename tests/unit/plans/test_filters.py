@@ -6,7 +6,7 @@ import pytest
 
 from scrubjay.model.plan import FilterSettings
 from scrubjay.model.source import SourceItem
-from scrubjay.operations.filters import is_system_file, matches_filter
+from scrubjay.plans.filters import is_system_file, matches_filter
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from scrubjay.operations.change_rates import estimate_rates, gains, staleness
+from scrubjay.plans.change_rates import estimate_rates, gains, staleness
 from scrubjay.storage.ledger import MAX_INTERVALS
 
 DAY = 86_400.0

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from scrubjay.model.plan import IntervalType, Plan, ScheduleSettings
-from scrubjay.operations.timing import first_due, latest_plausible, next_due
+from scrubjay.plans.timing import first_due, latest_plausible, next_due
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 

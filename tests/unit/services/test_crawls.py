@@ -1,14 +1,18 @@
-"""What a crawl is to the service: its scope."""
+"""What makes two crawls runs of the same one-off plan."""
 
-from scrubjay.model.crawl_spec import read_spec
-from scrubjay.services.crawls import crawl_scope
+from scrubjay.plans.begin import crawl_key
 
 
-def test_a_scope_is_never_another_tenants_whatever_it_is_called() -> None:
-    plain = read_spec({"start_urls": ["http://example.org/"]})
-    theirs = crawl_scope("ten_a", plain)
-    named = read_spec({"start_urls": ["http://example.org/other"], "scope_id": theirs})
+def test_a_key_is_never_another_tenants_whatever_it_is_called() -> None:
+    start = ["http://example.org/"]
+    theirs = crawl_key("ten_a", None, start, None)
+    other = ["http://example.org/other"]
 
-    assert len({theirs, crawl_scope("ten_b", plain), crawl_scope("ten_b", named), crawl_scope("ten_a", named)}) == 4
-    moved = named.model_copy(update={"start_urls": ("http://example.org/moved",)})
-    assert crawl_scope("ten_a", named) == crawl_scope("ten_a", moved)
+    keys = {theirs, crawl_key("ten_b", None, start, None), crawl_key("ten_b", theirs, other, None)}
+    assert len(keys | {crawl_key("ten_a", theirs, other, None), crawl_key("ten_a", None, start, "coll_1")}) == 5
+    assert crawl_key("ten_a", theirs, other, None) == crawl_key("ten_a", theirs, ["http://example.org/moved"], None)
+
+
+def test_the_order_and_the_tracking_parameters_of_start_urls_do_not_matter() -> None:
+    one = crawl_key("ten_a", None, ["http://a.example/?utm_source=x", "http://b.example"], None)
+    assert one == crawl_key("ten_a", None, ["http://b.example/", "http://a.example/"], None)

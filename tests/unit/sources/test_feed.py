@@ -9,12 +9,12 @@ import pytest
 from tests.site import Reply, Site, redirect
 from tests.sources import Workplace
 
-from scrubjay.connectors.feed import BATCH, FEED
-from scrubjay.connectors.feed_parsing import Feed, parse_feed
-from scrubjay.connectors.web_store import hash_content
+from scrubjay.crawler.page_store import hash_content
+from scrubjay.documents.identity import document_address
 from scrubjay.errors import ExtractionFailed, FetchFailed
-from scrubjay.ingest.document_writer import document_address
 from scrubjay.model.source import SourceContent, SourceItem, hash_key
+from scrubjay.sources.feed import BATCH, FEED
+from scrubjay.sources.feed_parsing import Feed, parse_feed
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from tests.sources import Workplace, set_mtime
 
-from scrubjay.connectors.file_types import guess_content_type
-from scrubjay.connectors.filesystem import BATCH_STEPS, FILE
-from scrubjay.connectors.filesystem_walk import MAX_DEPTH, Bounds, key_of, parts_of
 from scrubjay.errors import ConfigurationError, FetchFailed
 from scrubjay.model.source import SourceItem, hash_key
 from scrubjay.settings import load_settings
+from scrubjay.sources.file_types import guess_content_type
+from scrubjay.sources.filesystem import BATCH_STEPS, FILE
+from scrubjay.sources.filesystem_walk import MAX_DEPTH, Bounds, key_of, parts_of
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

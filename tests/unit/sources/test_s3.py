@@ -11,12 +11,12 @@ from tests import servers
 from tests.site import Reply, Site, SiteRequest
 from tests.sources import BucketSource, Workplace, open_workplace
 
-from scrubjay.connectors import s3_bucket
-from scrubjay.connectors.s3 import S3, S3Settings
-from scrubjay.connectors.s3_answers import read_error, read_listing
-from scrubjay.connectors.source import Connector
 from scrubjay.errors import FetchFailed, InvalidRequest
 from scrubjay.model.source import SourceItem, hash_key
+from scrubjay.sources import s3_bucket
+from scrubjay.sources.protocol import Connector
+from scrubjay.sources.s3 import S3, S3Settings
+from scrubjay.sources.s3_answers import read_error, read_listing
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

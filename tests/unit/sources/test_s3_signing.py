@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from scrubjay.connectors.s3_signing import S3Credentials, encode_path, encode_query, sign_get
+from scrubjay.sources.s3_signing import S3Credentials, encode_path, encode_query, sign_get
 
 CREDENTIALS = S3Credentials("AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY")
 HOST = "examplebucket.s3.amazonaws.com"

@@ -2,7 +2,7 @@
 
 import json
 
-from scrubjay.connectors.web_job import seal_spec, unseal_spec
+from scrubjay.crawler.web_crawler import seal_spec, unseal_spec
 from scrubjay.model.crawl_spec import read_spec
 from scrubjay.storage.secrets import SecretBox
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from multidict import CIMultiDict
 
-from scrubjay.connectors.web_store import (
+from scrubjay.crawler.page_store import (
     changed_at,
     hash_content,
     is_reusable,
@@ -18,7 +18,7 @@ from scrubjay.connectors.web_store import (
 )
 from scrubjay.model.clock import utc_now
 from scrubjay.model.crawling import KnownPage
-from scrubjay.model.extraction import Anchor, Extraction
+from scrubjay.model.extraction import Anchor, Extraction, ExtractLimits
 
 EXTRACTION = Extraction(
     markdown="acorns", title="Jay", method="scrubjay", anchors=(Anchor("http://a.org/x", "words", "around", True),),
@@ -50,6 +50,17 @@ def test_a_page_is_reusable_only_by_the_strategy_that_read_it_and_with_content()
     assert not is_reusable(replace(known(), details=None), "markdown")
     assert not is_reusable(replace(known(), content_sha256=None), "markdown")
     assert unpack_details(b"\x00another version") == {}
+
+
+def test_a_page_that_was_cut_is_reusable_only_under_the_same_limits() -> None:
+    limits = ExtractLimits(links=1)
+    cut = replace(EXTRACTION, cuts=("links",))
+    page = replace(known(), details=pack_details(cut, {}, "http://a.org/", "markdown", limits))
+
+    assert is_reusable(page, "markdown", limits)
+    assert not is_reusable(page, "markdown", ExtractLimits(links=2))
+    assert unpack_details(page.details)["cuts"] == ["links"]
+    assert is_reusable(known(), "markdown", limits)
 
 
 def test_content_that_did_not_change_keeps_its_date() -> None:

@@ -2,7 +2,7 @@
 
 import json
 
-from scrubjay.connectors.web_tally import MAX_ERROR_TYPES, MAX_HOSTS, OTHER, Tally
+from scrubjay.crawler.tally import MAX_ERROR_TYPES, MAX_HOSTS, OTHER, Tally
 
 
 def test_a_tally_is_the_same_after_its_checkpoint() -> None:

@@ -26,7 +26,8 @@ async def test_confirming_pages_does_not_write_their_texts_again(settings: Setti
     pages = [
         CrawledPage(
             scope_id="site_x", url_hash=f"{number:064}", tenant_id=DEFAULT_TENANT_ID, job_id=new_id("job"),
-            url=f"https://jay.example/{number}", content=os.urandom(TEXT_BYTES), details=b"d", duration_ms=400,
+            url=f"https://jay.example/{number}", status=200,
+            content=os.urandom(TEXT_BYTES), details=b"d", duration_ms=400,
         )
         for number in range(PAGES)
     ]  # fmt: skip

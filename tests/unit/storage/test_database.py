@@ -23,7 +23,6 @@ from scrubjay.storage.database import (
     connect_or_explain,
     open_database,
     parse_database_url,
-    sqlite_path,
 )
 from scrubjay.storage.sqlite import begin_write_ahead_log
 
@@ -99,11 +98,6 @@ def test_a_driver_that_is_not_installed_is_named_with_the_command_to_install_it(
 )
 def test_an_address_gets_the_driver_that_we_use(given: str, used: str) -> None:
     assert parse_database_url(given).render_as_string(hide_password=False) == used
-
-
-def test_the_file_of_a_sqlite_address_is_known(settings: Settings) -> None:
-    assert sqlite_path(settings.resolved_database_url) == settings.home / "scrubjay.db"
-    assert sqlite_path("postgresql://u@h/d") is None
 
 
 @pytest.mark.parametrize("backend", ["postgresql", "mysql"])

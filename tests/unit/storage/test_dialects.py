@@ -27,7 +27,7 @@ from scrubjay.model.crawling import (
     SiteMemory,
 )
 from scrubjay.model.ids import new_id
-from scrubjay.model.job import Job, Schedule
+from scrubjay.model.job import Job
 from scrubjay.model.plan import Change, Fate, WorkState
 from scrubjay.model.watching import Throttle, ThrottleLevel
 from scrubjay.settings import Settings
@@ -45,7 +45,6 @@ from scrubjay.storage.embeddings import Embeddings
 from scrubjay.storage.frontier import Frontier
 from scrubjay.storage.frontier_mail import FrontierMail
 from scrubjay.storage.generations import Generations
-from scrubjay.storage.ingest_queue import IngestQueue
 from scrubjay.storage.inventory import Responses, VectorStoreFiles, file_status
 from scrubjay.storage.job_events import JobEvents
 from scrubjay.storage.jobs import Jobs
@@ -57,7 +56,6 @@ from scrubjay.storage.operations import Operations
 from scrubjay.storage.outbox import Outbox
 from scrubjay.storage.plans import Plans
 from scrubjay.storage.repository import Repository
-from scrubjay.storage.schedules import Schedules
 from scrubjay.storage.sharded_crawls import ShardedCrawls
 from scrubjay.storage.sign_ins import SignIns
 from scrubjay.storage.site_memories import SiteMemories
@@ -294,7 +292,6 @@ def shared_calls(repository: type[Repository[Any]], family: Family) -> Mapping[s
 def own_calls(family: Family) -> Mapping[type[Repository[Any]], Mapping[str, Call]]:  # noqa: C901 - a table
     """How the methods that only one repository has can be called."""
     tenant_id, job_id = family.tenant_id, family.job.id
-    schedule = Schedule(tenant_id=tenant_id, name="s", kind="k", next_run_at=MOMENT)
     due = Job(tenant_id=tenant_id, kind="k", due_at=MOMENT)
     item = FrontierItem(job_id=job_id, url_hash="h", url="u", host="h")
     lease = {"limit": 5, "now": MOMENT, "until": LATER}
@@ -315,9 +312,6 @@ def own_calls(family: Family) -> Mapping[type[Repository[Any]], Mapping[str, Cal
     async def use_tags(tags: Tags) -> None:
         made = await tags.by_names(tenant_id, ["a", "b"])
         assert await tags.attach(document.id, [made[0].id])
-
-    async def take_pages(queue: IngestQueue) -> None:
-        assert await queue.next(job_id, 5)
 
     async def read_states(ledger: Ledger) -> None:
         await ledger.states(family.plan.id)
@@ -425,13 +419,9 @@ def own_calls(family: Family) -> Mapping[type[Repository[Any]], Mapping[str, Cal
             "all": lambda workers: workers.all(),
             "remove": lambda workers: workers.remove(["w"]),
         },
-        Schedules: {
-            "due": lambda schedules: schedules.due(LATER),
-            "find_by_name": lambda schedules: schedules.find_by_name(tenant_id, "s"),
-            "move_on": lambda schedules: schedules.move_on(schedule, LATER, MOMENT),
-        },
         Frontier: {
-            "add_new": lambda frontier: frontier.add_new([item]),
+            "add_new": lambda frontier: frontier.add_new([item], raise_scores=True),
+            "known": lambda frontier: frontier.known([job_id], ["h"]),
             "lease": lease_both_ways,
             "give_back": lambda frontier: frontier.give_back(job_id, ["h"]),
             "finish": lambda frontier: frontier.finish(job_id, "h", "l", FrontierStatus.COMPLETED),
@@ -456,6 +446,7 @@ def own_calls(family: Family) -> Mapping[type[Repository[Any]], Mapping[str, Cal
         Plans: {
             "take": lambda plans: plans.take(family.plan, "o", MOMENT, next_crawl_at=LATER),
             "end_run": lambda plans: plans.end_run(family.plan.id, "o", last_crawl_success=True),
+            "find_by_crawl_key": lambda plans: plans.find_by_crawl_key(tenant_id, "k"),
             "due": lambda plans: plans.due(LATER),
             "running": lambda plans: plans.running(),
             "all": lambda plans: plans.all(),
@@ -463,14 +454,25 @@ def own_calls(family: Family) -> Mapping[type[Repository[Any]], Mapping[str, Cal
         Operations: {
             "change": lambda operations: operations.change("o", status_message="x"),
             "of_plan": lambda operations: operations.of_plan(family.plan.id, "o"),
+            "newest": lambda operations: operations.newest(family.plan.id),
+            "find_by_id": lambda operations: operations.find_by_id(tenant_id, "o"),
             "ended_before": lambda operations: operations.ended_before(family.plan.id, LATER),
             "statistics": lambda operations: operations.statistics(family.plan.id),
         },
         OperationItems: {
-            "clear": lambda items: items.clear("o"),
-            "pending": lambda items: items.pending("o", Change.ADDED, 5),
+            "clear_undone": lambda items: items.clear_undone("o", with_work=True),
+            "clear_failed": lambda items: items.clear_failed("o"),
+            "put": lambda items: items.put([example(OperationItems, family)]),
+            "states": lambda items: items.states("o", ["k"]),
+            "pending": lambda items: items.pending("o", [Change.ADDED], 5, part_id="j"),
+            "count_taken": lambda items: items.count_taken("o"),
+            "with_outcomes": lambda items: items.with_outcomes("o", ["failed", "added"], limit=5, offset=0),
+            "count_outcomes": lambda items: items.count_outcomes("o", []),
+            "problems": lambda items: items.problems("o"),
             "listing": lambda items: items.listing("o", change=Change.ADDED, states=[WorkState.DONE]),
-            "settle": lambda items: items.settle("o", [{"key_hash": "k", "state": WorkState.DONE}]),
+            "settle": lambda items: items.settle(
+                "o", [{"key_hash": "k", "change": Change.ADDED, "state": WorkState.DONE}]
+            ),
             "skip": lambda items: items.skip("o", Change.DELETED),
             "unskip": lambda items: items.unskip("o", Change.DELETED),
             "tally": lambda items: items.tally("o"),
@@ -479,7 +481,11 @@ def own_calls(family: Family) -> Mapping[type[Repository[Any]], Mapping[str, Cal
             "states": read_states,
             "listing": lambda ledger: ledger.listing(family.plan.id, fates=[Fate.PRESENT]),
             "by_hashes": lambda ledger: ledger.by_hashes(family.plan.id, ["k"]),
+            "owners": lambda ledger: ledger.owners(tenant_id, ["k"]),
+            "other_holders": lambda ledger: ledger.other_holders(family.plan.id, ["d"], but=["k"]),
+            "release": lambda ledger: ledger.release(["d"]),
             "put": lambda ledger: ledger.put([example(Ledger, family)]),
+            "forget": lambda ledger: ledger.forget(family.plan.id, ["k"]),
             "set_fate": lambda ledger: ledger.set_fate(family.plan.id, ["k"], Fate.RETIRED, missing_runs=0),
             "note_missing": lambda ledger: ledger.note_missing(family.plan.id, "o"),
             "note_unchanged": note_unchanged,
@@ -580,6 +586,7 @@ def own_calls(family: Family) -> Mapping[type[Repository[Any]], Mapping[str, Cal
             "put": lambda pages: pages.put([page]),
             "confirm": lambda pages: pages.confirm("s", job_id, [seen]),
             "known": lambda pages: pages.known("s", ["h"]),
+            "known_elsewhere": lambda pages: pages.known_elsewhere(tenant_id, "s", ["h"]),
             "by_hashes": lambda pages: pages.by_hashes("s", ["h"]),
             "first_with_content": lambda pages: pages.first_with_content("s", job_id, ["c"]),
             "of_job": read_pages,
@@ -587,6 +594,7 @@ def own_calls(family: Family) -> Mapping[type[Repository[Any]], Mapping[str, Cal
             "with_content": lambda pages: pages.with_content("s", job_id, ["h"]),
             "acquit": lambda pages: pages.acquit("s", ["h"]),
             "listing": lambda pages: pages.listing("s", job_id),
+            "move_scope": lambda pages: pages.move_scope("s", "t"),
             "depths": lambda pages: pages.depths("s", ["h"]),
             "remove": lambda pages: pages.remove("s", ["x"]),
             "remove_scope": lambda pages: pages.remove_scope("x"),
@@ -597,6 +605,7 @@ def own_calls(family: Family) -> Mapping[type[Repository[Any]], Mapping[str, Cal
             "by_ids": lambda documents: documents.by_ids(["d"]),
             "first_with_content": lambda documents: documents.first_with_content(tenant_id, ["c"]),
             "change": lambda documents: documents.change(document.id, title="t"),
+            "hand_over": lambda documents: documents.hand_over(document.id, "p"),
             "make_due": lambda documents: documents.make_due(MOMENT, after="", limit=5),
             "lease_due": lease_due,
             "settle_index": lambda documents: documents.settle_index(document),
@@ -651,16 +660,12 @@ def own_calls(family: Family) -> Mapping[type[Repository[Any]], Mapping[str, Cal
             "epoch": lambda generations: generations.epoch(tenant_id),
             "advance": lambda generations: generations.advance([tenant_id]),
         },
-        IngestQueue: {
-            "next": take_pages,
-            "remove": lambda queue: queue.remove(["a", "b"]),
-        },
         Vocabulary: {
             "learn": lambda vocabulary: vocabulary.learn(tenant_id, ["w"]),
             "words": lambda vocabulary: vocabulary.words(tenant_id, 5),
         },
         SiteMemories: {
-            "recall": lambda memories: memories.recall(tenant_id, "s", "h"),
+            "recall": lambda memories: memories.recall(tenant_id, "h"),
             "newest_of_host": lambda memories: memories.newest_of_host(tenant_id, "h"),
             "put": lambda memories: memories.put(memory),
             "remove_scope": lambda memories: memories.remove_scope("x"),

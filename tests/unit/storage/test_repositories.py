@@ -27,7 +27,7 @@ def test_every_table_belongs_to_a_repository() -> None:
 
 def test_names_are_unique_where_the_design_says_so() -> None:
     assert {each.__name__ for each in with_unique_names()} == {
-        "Collections", "CrawlConfigs", "IngestionRules", "Proxies", "Schedules", "Tags", "Watches",
+        "Collections", "CrawlConfigs", "IngestionRules", "Proxies", "Tags", "Watches",
     }  # fmt: skip
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from scrubjay.errors import ConfigurationError
-from scrubjay.watch import analysis
-from scrubjay.watch.analysis import (
+from scrubjay.watches import analysis
+from scrubjay.watches.analysis import (
     WEIGHTS,
     BuiltInScorer,
     Candidate,

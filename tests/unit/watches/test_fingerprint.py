@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from scrubjay.watch.fingerprint import (
+from scrubjay.watches.fingerprint import (
     FINGERPRINT_CHARACTERS,
     article_text,
     fingerprint,

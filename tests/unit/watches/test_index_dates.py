@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from scrubjay.watch.index_dates import read_index_dates
+from scrubjay.watches.index_dates import read_index_dates
 
 URL = "https://example.org/sitemap.xml"
 INDEX = (

@@ -5,7 +5,7 @@ import random
 import pytest
 from tests.news_samples import MERGER, OUTAGE, QUAKE, UNRELATED
 
-from scrubjay.watch.similarity import (
+from scrubjay.watches.similarity import (
     MOST_MEMBERS,
     SAME_STORY,
     Rarity,

@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from scrubjay.model.watching import ThrottleLevel, Watch, WatchKind
-from scrubjay.watch.timing import (
+from scrubjay.watches.timing import (
     LONGEST_BACKOFF_SECONDS,
     interval_seconds,
     next_poll,

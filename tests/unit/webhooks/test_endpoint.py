@@ -6,7 +6,7 @@ from ipaddress import ip_network
 
 import pytest
 
-from scrubjay.crawl.addresses import EgressGuard
+from scrubjay.crawler.addresses import EgressGuard
 from scrubjay.errors import InvalidRequest, SecretUnreadable, UrlBlocked
 from scrubjay.model.webhook import Webhook
 from scrubjay.storage.secrets import SecretBox, is_sealed

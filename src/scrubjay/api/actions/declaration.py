@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from scrubjay.backend.protocol import Listed, Window
-from scrubjay.bootstrap import Scrubjay
+from scrubjay.app import Scrubjay
 from scrubjay.model.tenant import Principal, Scope
+from scrubjay.openai.protocol import Listed, Window
 from scrubjay.services.action_jobs import JobTail
 
 PREFIX = "/v2"

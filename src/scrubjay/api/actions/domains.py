@@ -1,9 +1,7 @@
 """`/v2/domains`: knowledge domains."""
 
-from typing import Any
-
 from scrubjay.api.actions.crawler import CRAWL_BUTTONS, DOMAIN_HOME
-from scrubjay.api.actions.declaration import Action, Call, Param, Resource, Type
+from scrubjay.api.actions.declaration import Action, Param, Resource, Type
 from scrubjay.api.actions.verbs import by_verb
 from scrubjay.model.tenant import Scope
 
@@ -71,14 +69,6 @@ _FIELDS = (
 )
 
 
-async def _all(call: Call) -> Any:
-    return await call.jay.domains.all(call.who)
-
-
-async def _get(call: Call) -> Any:
-    return await call.jay.domains.get(call.who, call.values["domain_id"])
-
-
 DOMAINS = (
     Resource(
         shorthand="L(jhu)C(jhs)G(jh)U(jhs)D(jhs)",
@@ -86,13 +76,16 @@ DOMAINS = (
         about="Knowledge domains to be used for crawling and semantic search",
         id_param="domain_id",
         columns=("domain_id", "name", "description", "error"),
-        list=Action(run=_all, about="Every domain; one whose domain.json is broken says so in 'error'."),
+        list=Action(
+            run=lambda call: call.jay.domains.all(call.who),
+            about="Every domain; one whose domain.json is broken says so in 'error'.",
+        ),
         create=by_verb(
             "domains.create",
             object_param="domain_id",
             params=(Param(name="domain_id", about="The name of its folder.", required=True, in_body=True), *_FIELDS),
         ),
-        get=Action(run=_get),
+        get=Action(run=lambda call: call.jay.domains.get(call.who, call.values["domain_id"])),
         update=by_verb(
             "domains.update",
             object_param="domain_id",

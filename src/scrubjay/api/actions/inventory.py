@@ -4,8 +4,8 @@ from typing import Any
 
 from scrubjay.api.actions.declaration import DRY_RUN, Action, Button, Call, Param, Resource, Type
 from scrubjay.api.actions.verbs import by_verb
-from scrubjay.backend.protocol import Listed, Window
 from scrubjay.model.tenant import Scope
+from scrubjay.openai.protocol import Listed, Window
 
 FILE_ID = Param(name="file_id", about="The file.", required=True)
 STORE_ID = Param(name="vector_store_id", about="The vector store.", required=True)
@@ -39,34 +39,6 @@ def _mode(**choices: str) -> Param:
     return Param(name="mode", about="What goes with it.", type=Type.CHOICE, choices=choices)
 
 
-async def _files(call: Call) -> Any:
-    return await call.jay.inventory.all_files(call.who, purpose=call.values.get("purpose"))
-
-
-async def _browse_files(call: Call, window: Window) -> Listed:
-    return await call.jay.inventory.list_files(call.who, window, purpose=call.values.get("purpose"))
-
-
-async def _file(call: Call) -> Any:
-    return await call.jay.inventory.get_file(call.who, call.values["file_id"])
-
-
-async def _stores(call: Call) -> Any:
-    return await call.jay.inventory.all_vector_stores(call.who)
-
-
-async def _browse_stores(call: Call, window: Window) -> Listed:
-    return await call.jay.inventory.list_vector_stores(call.who, window)
-
-
-async def _store(call: Call) -> Any:
-    return await call.jay.inventory.get_vector_store(call.who, call.values["vector_store_id"])
-
-
-async def _store_files(call: Call) -> Any:
-    return await call.jay.inventory.all_store_files(call.who, call.values["vector_store_id"], status=_status(call))
-
-
 async def _browse_store_files(call: Call, window: Window) -> Listed:
     """Domains note in the attributes what a file is called and where it is from."""
     found = await call.jay.inventory.list_store_files(
@@ -81,29 +53,9 @@ def _status(call: Call) -> Any:
     return None if status == "all" else status
 
 
-async def _store_file(call: Call) -> Any:
-    return await call.jay.inventory.get_store_file(call.who, call.values["vector_store_id"], call.values["file_id"])
-
-
-async def _assistants(call: Call) -> Any:
-    return await call.jay.inventory.all_assistants(call.who)
-
-
-async def _browse_assistants(call: Call, window: Window) -> Listed:
-    return await call.jay.inventory.list_assistants(call.who, window)
-
-
-async def _assistant(call: Call) -> Any:
-    return await call.jay.inventory.get_assistant(call.who, call.values["assistant_id"])
-
-
 async def _create_response(call: Call) -> Any:
     values = {name: value for name, value in call.values.items() if name != "dry_run" and value != ""}
     return values if call.dry_run else await call.jay.inventory.create_response(call.who, values)
-
-
-async def _response(call: Call) -> Any:
-    return await call.jay.inventory.get_response(call.who, call.values["response_id"])
 
 
 async def _delete_response(call: Call) -> Any:
@@ -138,11 +90,13 @@ INVENTORY = (
         id_param="file_id",
         columns=("id", "filename", "bytes", "purpose", "status", "created_at"),
         list=Action(
-            run=_files,
-            browse=_browse_files,
+            run=lambda call: call.jay.inventory.all_files(call.who, purpose=call.values.get("purpose")),
+            browse=lambda call, window: call.jay.inventory.list_files(
+                call.who, window, purpose=call.values.get("purpose")
+            ),
             params=(Param(name="purpose", about="Only files of this purpose.", max_length=64),),
         ),
-        get=Action(run=_file),
+        get=Action(run=lambda call: call.jay.inventory.get_file(call.who, call.values["file_id"])),
         delete=by_verb("files.delete", object_param="file_id", about="Everywhere: also from every vector store."),
     ),
     Resource(
@@ -151,7 +105,10 @@ INVENTORY = (
         about="Vector stores in the connected Open AI backend",
         id_param="vector_store_id",
         columns=("id", "name", "file_counts", "status", "created_at"),
-        list=Action(run=_stores, browse=_browse_stores),
+        list=Action(
+            run=lambda call: call.jay.inventory.all_vector_stores(call.who),
+            browse=lambda call, window: call.jay.inventory.list_vector_stores(call.who, window),
+        ),
         create=by_verb(
             "vector_stores.create",
             object_param="name",
@@ -162,7 +119,7 @@ INVENTORY = (
                 Param(name="chunking_strategy", about="How these files are cut.", type=Type.JSON, in_body=True),
             ),
         ),
-        get=Action(run=_store),
+        get=Action(run=lambda call: call.jay.inventory.get_vector_store(call.who, call.values["vector_store_id"])),
         update=by_verb(
             "vector_stores.update",
             object_param="vector_store_id",
@@ -230,7 +187,9 @@ INVENTORY = (
         id_param="file_id",
         columns=("filename", "id", "status", "usage_bytes", "created_at", "last_error"),
         list=Action(
-            run=_store_files,
+            run=lambda call: call.jay.inventory.all_store_files(
+                call.who, call.values["vector_store_id"], status=_status(call)
+            ),
             browse=_browse_store_files,
             params=(
                 STORE_ID,
@@ -248,7 +207,12 @@ INVENTORY = (
                 ),
             ),
         ),
-        get=Action(run=_store_file, params=(STORE_ID, FILE_ID)),
+        get=Action(
+            run=lambda call: call.jay.inventory.get_store_file(
+                call.who, call.values["vector_store_id"], call.values["file_id"]
+            ),
+            params=(STORE_ID, FILE_ID),
+        ),
         delete=by_verb(
             "vector_store_files.delete",
             object_param="file_id",
@@ -268,9 +232,12 @@ INVENTORY = (
         about="Assistants in the connected Open AI backend",
         id_param="assistant_id",
         columns=("id", "name", "model", "created_at"),
-        list=Action(run=_assistants, browse=_browse_assistants),
+        list=Action(
+            run=lambda call: call.jay.inventory.all_assistants(call.who),
+            browse=lambda call, window: call.jay.inventory.list_assistants(call.who, window),
+        ),
         create=by_verb("assistants.create", object_param="name", params=_ASSISTANT_FIELDS),
-        get=Action(run=_assistant),
+        get=Action(run=lambda call: call.jay.inventory.get_assistant(call.who, call.values["assistant_id"])),
         update=by_verb(
             "assistants.update",
             object_param="assistant_id",
@@ -305,7 +272,7 @@ INVENTORY = (
                 Param(name="metadata", about="Up to 16 texts by name.", type=Type.JSON, in_body=True),
             ),
         ),
-        get=Action(run=_response),
+        get=Action(run=lambda call: call.jay.inventory.get_response(call.who, call.values["response_id"])),
         delete=Action(
             run=_delete_response,
             scope=Scope.WRITE,

@@ -5,39 +5,11 @@ from typing import Any
 from scrubjay.api.actions.declaration import Action, Button, Call, Param, Resource, Type
 from scrubjay.model.job import JobRequest
 from scrubjay.model.tenant import Scope
-from scrubjay.services.action_jobs import MAX_LISTED, JobTail
+from scrubjay.services.action_jobs import MAX_LISTED
 
 JOB_ID = Param(name="job_id", about="The job, jb_N.", required=True)
 _CONTROLS = {"pause": "request a pause", "resume": "let it go on", "cancel": "request its end"}
 _CONTROLLED_STATES = {"pause": ("running",), "resume": ("paused",), "cancel": ("running", "paused")}
-
-
-async def _all(call: Call) -> Any:
-    return await call.jay.action_jobs.all(call.who, limit=call.values["limit"], offset=call.values["offset"])
-
-
-async def _get(call: Call) -> Any:
-    return await call.jay.action_jobs.get(call.who, call.values["job_id"])
-
-
-async def _delete(call: Call) -> Any:
-    return await call.jay.action_jobs.delete(call.who, call.values["job_id"], dry_run=call.dry_run)
-
-
-async def _monitor(call: Call) -> Any:
-    return await call.jay.action_jobs.monitor(call.who, call.values["job_id"])
-
-
-async def _follow(call: Call) -> Any:
-    return await call.jay.action_jobs.follow(call.who, call.values["job_id"])
-
-
-async def _watch(call: Call) -> JobTail:
-    return await call.jay.action_jobs.tail(call.who, call.values["job_id"])
-
-
-async def _results(call: Call) -> Any:
-    return await call.jay.action_jobs.results(call.who, call.values["job_id"])
 
 
 async def _control(call: Call) -> Any:
@@ -67,7 +39,9 @@ JOBS = (
         id_param="job_id",
         columns=("job_id", "state", "endpoint", "start_utc", "end_utc"),
         list=Action(
-            run=_all,
+            run=lambda call: call.jay.action_jobs.all(
+                call.who, limit=call.values["limit"], offset=call.values["offset"]
+            ),
             about="Newest first.",
             params=(
                 Param(
@@ -81,8 +55,15 @@ JOBS = (
                 Param(name="offset", about="How many to leave out.", type=Type.NUMBER, default=0),
             ),
         ),
-        get=Action(run=_get, about="The job's metadata, as in the start_json event of its stream."),
-        delete=Action(run=_delete, scope=Scope.WRITE, about="Forget a finished job, with its log and its file."),
+        get=Action(
+            run=lambda call: call.jay.action_jobs.get(call.who, call.values["job_id"]),
+            about="The job's metadata, as in the start_json event of its stream.",
+        ),
+        delete=Action(
+            run=lambda call: call.jay.action_jobs.delete(call.who, call.values["job_id"], dry_run=call.dry_run),
+            scope=Scope.WRITE,
+            about="Forget a finished job, with its log and its file.",
+        ),
         buttons=(
             Button(label="Monitor", path="jobs/monitor", query={"job_id": "{id}", "format": "html"}),
             Button(label="Stream", path="jobs/monitor", query={"job_id": "{id}", "format": "stream"}),
@@ -90,7 +71,7 @@ JOBS = (
                 label="Results",
                 path="jobs/results",
                 query={"job_id": "{id}", "format": "html"},
-                states=("completed", "cancelled"),
+                states=("completed", "failed", "cancelled"),
             ),
             *(_control_button(action) for action in _CONTROLS),
         ),
@@ -123,9 +104,9 @@ JOBS = (
         path="jobs/monitor",
         about="Monitor long-running jobs",
         list=Action(
-            run=_monitor,
-            follow=_follow,
-            watch=_watch,
+            run=lambda call: call.jay.action_jobs.monitor(call.who, call.values["job_id"]),
+            follow=lambda call: call.jay.action_jobs.follow(call.who, call.values["job_id"]),
+            watch=lambda call: call.jay.action_jobs.tail(call.who, call.values["job_id"]),
             params=(JOB_ID,),
             about="The job's metadata and its last log line; as a stream, everything from its first event.",
         ),
@@ -134,6 +115,6 @@ JOBS = (
         shorthand="L(jh)",
         path="jobs/results",
         about="The result of a finished job, as in the end_json event of its stream",
-        list=Action(run=_results, params=(JOB_ID,)),
+        list=Action(run=lambda call: call.jay.action_jobs.results(call.who, call.values["job_id"]), params=(JOB_ID,)),
     ),
 )

@@ -16,13 +16,13 @@ from scrubjay.api.actions.declaration import PREFIX, Call, Endpoint, Format, Kin
 from scrubjay.api.actions.values import METHOD_FIELD, THEN_FIELD, Given
 from scrubjay.api.deps import SESSION_COOKIE, key_of
 from scrubjay.api.problems import Problem
-from scrubjay.backend.protocol import Window
-from scrubjay.bootstrap import Scrubjay
+from scrubjay.app import Scrubjay
 from scrubjay.dashboard.problem_page import TITLES
 from scrubjay.dashboard.rendering import show
 from scrubjay.dashboard.session import Visitor, told_of_failures
 from scrubjay.errors import NotFound
 from scrubjay.model.tenant import Principal
+from scrubjay.openai.protocol import Window
 from scrubjay.services.access import require
 
 ROWS = 50

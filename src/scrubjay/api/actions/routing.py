@@ -17,7 +17,7 @@ from scrubjay.api.actions.values import Given, gather_rows, read_format, read_gi
 from scrubjay.api.deps import Jay
 from scrubjay.api.problems import problem_of, problem_response
 from scrubjay.api.streams import SEND_SECONDS, EventStream
-from scrubjay.bootstrap import Scrubjay
+from scrubjay.app import Scrubjay
 from scrubjay.errors import Conflict, FollowerTooSlow, InvalidRequest, ScrubjayError
 from scrubjay.services.access import require
 

@@ -3,7 +3,7 @@
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, Query, Response, WebSocket
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, StreamingResponse
 
 from scrubjay.api.control.schemas import (
     EventsResponse,
@@ -14,6 +14,7 @@ from scrubjay.api.control.schemas import (
     Limit,
     Offset,
     Position,
+    ReportResponse,
     StartedResponse,
     StartJobRequest,
     all_events_body,
@@ -23,12 +24,15 @@ from scrubjay.api.control.schemas import (
     events_body,
     job_detail,
     job_summary,
+    json_lines,
+    report_response,
 )
 from scrubjay.api.deps import Jay, SocketJay, SocketWho, Who
 from scrubjay.api.streams import SERVER_SENT_EVENT, Dialect, LastEventId, event_stream, position_of, serve_socket
-from scrubjay.bootstrap import Scrubjay
+from scrubjay.app import Scrubjay
 from scrubjay.model.job import JobRequest, JobState
 from scrubjay.model.tenant import Principal
+from scrubjay.plans.report import ItemOutcome
 
 router = APIRouter(tags=["jobs"])
 
@@ -40,6 +44,7 @@ STREAMED: dict[int | str, dict[str, Any]] = {
         "content": {"text/event-stream": SERVER_SENT_EVENT},
     }
 }
+EVERY_OUTCOME: list[ItemOutcome] = []
 Accept = Annotated[str, Header(max_length=500)]
 
 
@@ -91,6 +96,35 @@ async def get_job(
 ) -> JobDetail:
     """State, progress, what was done at each host, the most frequent errors, and the last lines of the log."""
     return job_detail(await jay.control.details(who, job_id, lines=lines))
+
+
+@router.get("/jobs/{job_id}/report", response_model=ReportResponse)
+async def get_report(
+    jay: Jay,
+    who: Who,
+    job_id: JobId,
+    outcome: Annotated[list[ItemOutcome], Query(description="Only items of these outcomes.")] = EVERY_OUTCOME,
+    shape: Annotated[
+        Literal["json", "jsonl"], Query(alias="format", description="jsonl: all items as a download.")
+    ] = "json",
+    limit: Limit = 100,
+    offset: Offset = 0,
+) -> Any:
+    """What became of every address of a crawl, problems first. Unchanged pages are counted and not listed."""
+    if shape == "jsonl":
+        operation = await jay.reports.operation_of(who, job_id)
+        items = jay.reports.every_item(who, operation.id, outcome)
+        headers = {"Content-Disposition": f'attachment; filename="{job_id}.report.jsonl"'}
+        return StreamingResponse(json_lines(items), media_type="application/x-ndjson", headers=headers)
+    found = await jay.reports.of_job(who, job_id, outcomes=outcome, limit=limit, offset=offset)
+    return report_response(job_id, found)
+
+
+@router.post("/jobs/{job_id}/retry-failed", status_code=202, response_model=StartedResponse)
+async def retry_failed(jay: Jay, who: Who, job_id: JobId) -> StartedResponse:
+    """Crawl the addresses that failed, were denied or were cut again, as a new job."""
+    job = await jay.reports.retry_job(who, job_id)
+    return StartedResponse(job_id=job.id, status=job.state)
 
 
 async def _steer(jay: Scrubjay, who: Principal, job_id: str, request: JobRequest, *, force: bool = False) -> JobSummary:

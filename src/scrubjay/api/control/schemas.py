@@ -1,6 +1,7 @@
 """Wire shapes of the control door: snake_case, ids in our own spelling."""
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -8,14 +9,16 @@ from fastapi import Depends, Query
 from pydantic import BaseModel, Field, StrictBool, StringConstraints
 
 from scrubjay.api.deps import identifier
-from scrubjay.api.rag.crawls import ToldRequest
+from scrubjay.api.rag.crawls import ReportItemResponse, ToldRequest
 from scrubjay.api.rag.documents import TagName
 from scrubjay.api.rag.ids import CollectionRef
 from scrubjay.api.rag.schemas import RequestModel
 from scrubjay.jobs.live import Told
 from scrubjay.model.crawl_spec import MAX_SHARDS, CrawlMode
 from scrubjay.model.job import FINISHED_STATES, Job, JobEvent, JobPriority, JobState, LoggedEvent
+from scrubjay.plans.report import ReportItem
 from scrubjay.services.control import MAX_SITES, JobDetails, SiteOrder
+from scrubjay.services.reports import RunItems
 
 JobId = Annotated[str, Depends(identifier("job", "job", "job_id"))]
 Site = Annotated[str, StringConstraints(min_length=1, max_length=2048)]
@@ -49,24 +52,9 @@ class StartJobRequest(ToldRequest):
     tags: list[TagName] = Field(default_factory=list, max_length=100)
 
     def order(self, webhook: Mapping[str, Any] | None) -> SiteOrder:
-        return SiteOrder(
-            domains=self.domains,
-            urls=self.urls,
-            mode=self.mode,
-            priority=JobPriority[self.priority.upper()],
-            max_articles_per_site=self.max_articles_per_site,
-            concurrent_sites=self.concurrent_sites,
-            max_depth=self.max_depth,
-            shards=self.shards,
-            extraction=self.extraction,
-            timeout_seconds=self.timeout,
-            user_agent=self.user_agent,
-            dry_run=self.dry_run,
-            collection_id=self.collection_id,
-            tags=self.tags,
-            metadata=self.metadata,
-            webhook=webhook,
-        )
+        values = self.model_dump(exclude={*ToldRequest.model_fields, "priority", "timeout"})
+        priority = JobPriority[self.priority.upper()]
+        return SiteOrder(**values, priority=priority, timeout_seconds=self.timeout, webhook=webhook)
 
 
 class StartedResponse(BaseModel):
@@ -114,6 +102,34 @@ class JobDetail(JobSummary):
     log: list[LogLine]
     retry_count: int
     result: dict[str, Any] | None
+
+
+class ReportResponse(BaseModel):
+    job_id: str
+    operation_id: str
+    complete: bool
+    counts: dict[str, int]
+    reasons: dict[str, int]
+    limits: dict[str, int]
+    problems: list[str]
+    warnings: int
+    items: list[ReportItemResponse]
+    total: int
+
+
+def report_response(job_id: str, found: RunItems) -> ReportResponse:
+    return ReportResponse(
+        job_id=job_id,
+        operation_id=found.operation.id,
+        items=[ReportItemResponse(**item.record()) for item in found.items],
+        total=found.total,
+        **found.report.dump(),
+    )
+
+
+async def json_lines(items: AsyncIterator[ReportItem]) -> AsyncIterator[str]:
+    async for item in items:
+        yield json.dumps(item.record(), ensure_ascii=False) + "\n"
 
 
 class JobsResponse(BaseModel):
@@ -168,20 +184,14 @@ def job_detail(details: JobDetails) -> JobDetail:
     facts: Mapping[str, Any] = {**job.progress, **(job.result or {})}
     hosts = sorted(details.hosts.items(), key=lambda entry: -entry[1].get("pages", 0))
     errors = sorted((facts.get("errors") or {}).items(), key=lambda entry: -entry[1])
-    known = (job.checkpoint or {}).get("documents")
     return JobDetail(
         **job_summary(job).model_dump(),
         hosts=[
-            HostBreakdown(
-                domain=host,
-                pages=numbers.get("pages", 0),
-                failed=numbers.get("failed", 0),
-                bytes=numbers.get("bytes", 0),
-            )
+            HostBreakdown(domain=host, **{name: numbers.get(name, 0) for name in ("pages", "failed", "bytes")})
             for host, numbers in hosts
         ],
         errors=dict(errors),
-        documents=facts.get("documents") or known,
+        documents=facts.get("documents"),
         log=[
             LogLine(at=event.at, level=event.payload.get("level", "info"), message=event.payload.get("message", ""))
             for event in details.lines

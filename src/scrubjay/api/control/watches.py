@@ -7,10 +7,10 @@ from fastapi import APIRouter, Depends, Query
 from pydantic import BaseModel, Field, StrictBool
 
 from scrubjay.api.deps import Jay, Who, identifier
-from scrubjay.api.rag.schemas import ErrorResponse, Limit, ListResponse, Offset, RequestModel, list_response
+from scrubjay.api.rag.schemas import ErrorResponse, Limit, ListResponse, Offset, RequestModel, field_values
+from scrubjay.model.page import Page
 from scrubjay.model.watching import ItemState, Story, Throttle, ThrottleLevel, Watch, WatchItem, WatchKind
-from scrubjay.services.watches import NAME_LENGTH, REASON_LENGTH, StoryDetails
-from scrubjay.watch.poll import Outcome
+from scrubjay.services.watches import NAME_LENGTH, REASON_LENGTH
 
 router = APIRouter(
     tags=["watches"],
@@ -135,40 +135,10 @@ class ThrottleResponse(BaseModel):
     changed_at: datetime
 
 
-def _fields(model: type[BaseModel], thing: object) -> dict[str, Any]:
-    return {name: getattr(thing, name) for name in model.model_fields if hasattr(thing, name)}
-
-
-def _watch(watch: Watch) -> WatchResponse:
-    return WatchResponse(**_fields(WatchResponse, watch))
-
-
-def _item(item: WatchItem) -> ItemResponse:
-    return ItemResponse(**_fields(ItemResponse, item))
-
-
-def _story(story: Story) -> StoryResponse:
-    is_breaking = story.breaking_at is not None and story.ended_at is None
-    return StoryResponse(**_fields(StoryResponse, story), is_breaking=is_breaking)
-
-
-def _details(details: StoryDetails) -> StoryDetailsResponse:
-    items = [_item(item) for item in details.items]
-    return StoryDetailsResponse(**_story(details.story).model_dump(), sources=details.sources, items=items)
-
-
-def _outcome(outcome: Outcome) -> PollResponse:
-    return PollResponse(**outcome.dump())
-
-
-def _throttle(throttle: Throttle) -> ThrottleResponse:
-    return ThrottleResponse(**_fields(ThrottleResponse, throttle))
-
-
 @router.post("/watches", status_code=201, response_model=WatchResponse)
-async def create_watch(jay: Jay, who: Who, body: WatchRequest) -> WatchResponse:
+async def create_watch(jay: Jay, who: Who, body: WatchRequest) -> Watch:
     """Watch a feed, sitemap or page. What it has already is remembered, and is no news."""
-    return _watch(await jay.watches.create(who, **body.model_dump(exclude_none=True)))
+    return await jay.watches.create(who, **body.model_dump(exclude_none=True))
 
 
 @router.get("/watches", response_model=ListResponse[WatchResponse])
@@ -180,33 +150,32 @@ async def list_watches(
     name: Annotated[str | None, Query(max_length=NAME_LENGTH)] = None,
     limit: Limit = 100,
     offset: Offset = 0,
-) -> ListResponse[WatchResponse]:
+) -> Page[Watch]:
     """Newest first."""
-    page = await jay.watches.page(who, kind=kind, enabled=enabled, name=name, limit=limit, offset=offset)
-    return list_response(page, _watch)
+    return await jay.watches.page(who, kind=kind, enabled=enabled, name=name, limit=limit, offset=offset)
 
 
 @router.get("/watches/throttle", response_model=ThrottleResponse)
-async def get_throttle(jay: Jay, who: Who) -> ThrottleResponse:
+async def get_throttle(jay: Jay, who: Who) -> Throttle:
     """The brake of all watches: the stricter of the setting and the switch."""
-    return _throttle(await jay.watches.throttle(who))
+    return await jay.watches.throttle(who)
 
 
 @router.put("/watches/throttle", response_model=ThrottleResponse)
-async def set_throttle(jay: Jay, who: Who, body: ThrottleRequest) -> ThrottleResponse:
+async def set_throttle(jay: Jay, who: Who, body: ThrottleRequest) -> Throttle:
     """Set the brake for the whole deployment. Needs an admin key of the default tenant."""
-    return _throttle(await jay.watches.set_throttle(who, body.level, body.reason))
+    return await jay.watches.set_throttle(who, body.level, body.reason)
 
 
 @router.get("/watches/{watch_id}", response_model=WatchResponse)
-async def get_watch(jay: Jay, who: Who, watch_id: WatchId) -> WatchResponse:
-    return _watch(await jay.watches.get(who, watch_id))
+async def get_watch(jay: Jay, who: Who, watch_id: WatchId) -> Watch:
+    return await jay.watches.get(who, watch_id)
 
 
 @router.patch("/watches/{watch_id}", response_model=WatchResponse)
-async def change_watch(jay: Jay, who: Who, watch_id: WatchId, body: ChangeWatchRequest) -> WatchResponse:
+async def change_watch(jay: Jay, who: Who, watch_id: WatchId, body: ChangeWatchRequest) -> Watch:
     """Change what is given; `null` takes plan, collection or threshold away."""
-    return _watch(await jay.watches.change(who, watch_id, **body.model_dump(exclude_unset=True)))
+    return await jay.watches.change(who, watch_id, **body.model_dump(exclude_unset=True))
 
 
 @router.delete("/watches/{watch_id}", status_code=204)
@@ -216,28 +185,30 @@ async def delete_watch(jay: Jay, who: Who, watch_id: WatchId) -> None:
 
 
 @router.post("/watches/{watch_id}/poll", response_model=PollResponse)
-async def poll_watch(jay: Jay, who: Who, watch_id: WatchId) -> PollResponse:
+async def poll_watch(jay: Jay, who: Who, watch_id: WatchId) -> dict[str, Any]:
     """Look at the source now, within the day's budget; what is wrong with it is in the answer."""
-    return _outcome(await jay.watches.poll(who, watch_id))
+    return (await jay.watches.poll(who, watch_id)).dump()
 
 
 @router.get("/watches/{watch_id}/items", response_model=ListResponse[ItemResponse])
 async def list_items(
     jay: Jay, who: Who, watch_id: WatchId, state: ItemState | None = None, limit: Limit = 100, offset: Offset = 0
-) -> ListResponse[ItemResponse]:
+) -> Page[WatchItem]:
     """What a watch has seen, with scores and their factors."""
-    return list_response(await jay.watches.items(who, watch_id, state=state, limit=limit, offset=offset), _item)
+    return await jay.watches.items(who, watch_id, state=state, limit=limit, offset=offset)
 
 
 @router.get("/stories", response_model=ListResponse[StoryResponse])
 async def list_stories(
     jay: Jay, who: Who, breaking: bool | None = None, limit: Limit = 100, offset: Offset = 0
-) -> ListResponse[StoryResponse]:
+) -> Page[Story]:
     """What grew last comes first."""
-    return list_response(await jay.watches.stories(who, breaking=breaking, limit=limit, offset=offset), _story)
+    return await jay.watches.stories(who, breaking=breaking, limit=limit, offset=offset)
 
 
 @router.get("/stories/{story_id}", response_model=StoryDetailsResponse)
-async def get_story(jay: Jay, who: Who, story_id: StoryId) -> StoryDetailsResponse:
+async def get_story(jay: Jay, who: Who, story_id: StoryId) -> dict[str, Any]:
     """A story with its sources and what they say."""
-    return _details(await jay.watches.story(who, story_id))
+    details = await jay.watches.story(who, story_id)
+    facts = {"is_breaking": details.story.is_breaking, "sources": details.sources, "items": details.items}
+    return field_values(details.story) | facts

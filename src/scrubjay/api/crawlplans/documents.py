@@ -17,6 +17,7 @@ from scrubjay.api.crawlplans.routing import door_router
 from scrubjay.api.crawlplans.rules import Label, TagName, TagValue
 from scrubjay.api.crawlplans.schemas import Blankable, Reference, Wire, WireRequest, any_case
 from scrubjay.api.deps import Jay, Who, identifier
+from scrubjay.api.rag.schemas import field_values
 from scrubjay.errors import InvalidRequest
 from scrubjay.model.content import Document, DocumentLogLine, DocumentStatus, Tag
 from scrubjay.services.documents import DocumentQuery, Upload
@@ -56,23 +57,23 @@ class AssistantDocumentResponse(Wire):
     id: str
     tenant_id: str
     name: str
-    original_filename: str | None = None
+    original_filename: str | None = Field(None, validation_alias="filename")
     content_type: str | None = None
     size_bytes: int
     status: DocumentStatus
-    error_message: str | None = None
-    ingestion_rule_id: str | None = None
+    error_message: str | None = Field(None, validation_alias="error")
+    ingestion_rule_id: str | None = Field(None, validation_alias="rule_id")
     collection_id: str | None = None
     labels: list[str]
     tags: dict[str, Any] | None = None
     chunk_count: int
     version: int
-    content_sha256: str | None = None
-    crawl_plan_id: str | None = None
-    crawl_operation_id: str | None = None
+    content_sha256: str | None = Field(None, validation_alias="original_sha256")
+    crawl_plan_id: str | None = Field(None, validation_alias="plan_id")
+    crawl_operation_id: str | None = Field(None, validation_alias="operation_id")
     source_url: str | None = None
-    created_utc: datetime
-    last_update_utc: datetime
+    created_utc: datetime = Field(validation_alias="created_at")
+    last_update_utc: datetime = Field(validation_alias="updated_at")
 
 
 class ProcessingLogResponse(Wire):
@@ -82,28 +83,13 @@ class ProcessingLogResponse(Wire):
 
 def document_response(document: Document, tags: Sequence[Tag]) -> AssistantDocumentResponse:
     tags_said = document.details.get("tags")  # of an upload; pages may have something else by that name
-    return AssistantDocumentResponse(
-        id=document.id,
-        tenant_id=document.tenant_id,
-        name=document.title or document.filename or document.url,
-        original_filename=document.filename,
-        content_type=document.content_type,
-        size_bytes=document.size_bytes,
-        status=document.status,
-        error_message=document.error,
-        ingestion_rule_id=document.rule_id,
-        collection_id=document.collection_id,
-        labels=[tag.name for tag in tags],
-        tags=dict(tags_said) if isinstance(tags_said, Mapping) else None,
-        chunk_count=document.chunk_count,
-        version=document.version,
-        content_sha256=document.original_sha256,
-        crawl_plan_id=document.plan_id,
-        crawl_operation_id=document.operation_id,
-        source_url=None if document.url.startswith(_UNADDRESSED) else document.url,
-        created_utc=document.created_at,
-        last_update_utc=document.updated_at,
-    )
+    parts = {
+        "name": document.title or document.filename or document.url,
+        "labels": [tag.name for tag in tags],
+        "tags": tags_said if isinstance(tags_said, Mapping) else None,
+        "source_url": None if document.url.startswith(_UNADDRESSED) else document.url,
+    }
+    return AssistantDocumentResponse.model_validate(field_values(document) | parts)
 
 
 async def _answer(jay: Jay, who: Who, document: Document) -> AssistantDocumentResponse:

@@ -12,6 +12,7 @@ from scrubjay.api.crawlplans.repository import read_repository, show_repository
 from scrubjay.api.crawlplans.routing import door_router, say_member
 from scrubjay.api.crawlplans.schemas import Blankable, Line, Name, Range, Reference, Wire, WireRequest, any_case
 from scrubjay.api.deps import Jay, Who, identifier
+from scrubjay.api.rag.schemas import field_values
 from scrubjay.model.plan import (
     DeletionSettings,
     FilterSettings,
@@ -19,9 +20,10 @@ from scrubjay.model.plan import (
     IntervalType,
     Plan,
     PlanState,
+    PlanValues,
     ScheduleSettings,
 )
-from scrubjay.services.plans import RANGES, PlanValues
+from scrubjay.services.plans import RANGES
 
 router = door_router("/crawlplans", "crawl plans")
 
@@ -35,6 +37,19 @@ class IngestionBody(WireRequest):
     store_in_s3: StrictBool = Field(True, description="Whether the bytes are kept, in Scrubjay's own store of bodies.")
     s3_bucket_name: Line = None
     collection_id: Reference = None
+
+    @classmethod
+    def of(cls, settings: IngestionSettings) -> "IngestionBody":
+        values = settings.model_dump()
+        return cls.model_construct(
+            store_in_s3=values.pop("store_original"), s3_bucket_name=values.pop("bucket_name"), **values
+        )
+
+    def settings(self) -> IngestionSettings:
+        values = self.model_dump()
+        return IngestionSettings(
+            store_original=values.pop("store_in_s3"), bucket_name=values.pop("s3_bucket_name"), **values
+        )
 
 
 class ScheduleBody(WireRequest):
@@ -79,32 +94,21 @@ class CrawlPlanRequest(WireRequest):
     process_deletions: StrictBool = False
     max_drain_tasks: Annotated[StrictInt, Range(*RANGES["max_drain_tasks"])] = 8
     retention_days: Annotated[StrictInt, Range(*RANGES["retention_days"])] = 7
+    max_failed_share: Annotated[StrictFloat, Range(*RANGES["max_failed_share"])] = 0.5
     deletion: DeletionBody = Field(default_factory=DeletionBody)
     is_active: StrictBool = True
 
     def values(self) -> PlanValues:
         kind, settings = read_repository(self.repository_type, self.repository_settings)
-        ingestion = self.ingestion_settings
-        return PlanValues(
-            name=self.name,
-            repository_type=kind,
-            repository_settings=settings,
-            ingestion_settings=IngestionSettings(
-                ingestion_rule_id=ingestion.ingestion_rule_id,
-                collection_id=ingestion.collection_id,
-                store_original=ingestion.store_in_s3,
-                bucket_name=ingestion.s3_bucket_name,
-            ),
-            schedule=ScheduleSettings(**self.schedule.model_dump()),
-            filter=FilterSettings(**self.filter.model_dump()),
-            deletion=DeletionSettings(**self.deletion.model_dump()),
-            process_additions=self.process_additions,
-            process_updates=self.process_updates,
-            process_deletions=self.process_deletions,
-            max_drain_tasks=self.max_drain_tasks,
-            retention_days=self.retention_days,
-            is_active=self.is_active,
-        )
+        parts = {
+            "repository_type": kind,
+            "repository_settings": settings,
+            "ingestion_settings": self.ingestion_settings.settings(),
+            "schedule": ScheduleSettings(**self.schedule.model_dump()),
+            "filter": FilterSettings(**self.filter.model_dump()),
+            "deletion": DeletionSettings(**self.deletion.model_dump()),
+        }
+        return PlanValues(**dict(self) | parts)
 
 
 class CrawlPlanResponse(Wire):
@@ -121,15 +125,16 @@ class CrawlPlanResponse(Wire):
     process_deletions: bool
     max_drain_tasks: int
     retention_days: int
+    max_failed_share: float = Field(description="A run in which a larger share of objects fails has failed.")
     deletion: DeletionBody
     is_active: bool
     state: PlanState
-    last_crawl_start_utc: datetime | None = None
-    last_crawl_finish_utc: datetime | None = None
+    last_crawl_start_utc: datetime | None = Field(None, validation_alias="last_crawl_start_at")
+    last_crawl_finish_utc: datetime | None = Field(None, validation_alias="last_crawl_finish_at")
     last_crawl_success: bool | None = None
-    next_crawl_utc: datetime | None = None
-    created_utc: datetime
-    last_update_utc: datetime
+    next_crawl_utc: datetime | None = Field(None, validation_alias="next_crawl_at")
+    created_utc: datetime = Field(validation_alias="created_at")
+    last_update_utc: datetime = Field(validation_alias="updated_at")
     expected_staleness: float | None = Field(
         None, description="The share of documents that have probably changed at the source; only of a single plan."
     )
@@ -141,37 +146,15 @@ class ConnectivityResponse(Wire):
 
 
 def plan_response(plan: Plan, expected_staleness: float | None = None) -> CrawlPlanResponse:
-    ingestion = plan.ingestion_settings
-    return CrawlPlanResponse(
-        id=plan.id,
-        tenant_id=plan.tenant_id,
-        name=plan.name,
-        repository_type=plan.repository_type,
-        ingestion_settings=IngestionBody.model_construct(
-            ingestion_rule_id=ingestion.ingestion_rule_id,
-            store_in_s3=ingestion.store_original,
-            s3_bucket_name=ingestion.bucket_name,
-            collection_id=ingestion.collection_id,
-        ),
-        repository_settings=show_repository(plan),
-        schedule=ScheduleBody.model_construct(**plan.schedule.model_dump()),
-        filter=FilterBody.model_construct(**plan.filter.model_dump(mode="json")),
-        process_additions=plan.process_additions,
-        process_updates=plan.process_updates,
-        process_deletions=plan.process_deletions,
-        max_drain_tasks=plan.max_drain_tasks,
-        retention_days=plan.retention_days,
-        deletion=DeletionBody.model_construct(**plan.deletion.model_dump()),
-        is_active=plan.is_active,
-        state=plan.state,
-        last_crawl_start_utc=plan.last_crawl_start_at,
-        last_crawl_finish_utc=plan.last_crawl_finish_at,
-        last_crawl_success=plan.last_crawl_success,
-        next_crawl_utc=plan.next_crawl_at,
-        created_utc=plan.created_at,
-        last_update_utc=plan.updated_at,
-        expected_staleness=expected_staleness,
-    )
+    parts = {
+        "ingestion_settings": IngestionBody.of(plan.ingestion_settings),
+        "repository_settings": show_repository(plan),
+        "schedule": ScheduleBody.model_construct(**plan.schedule.model_dump()),
+        "filter": FilterBody.model_construct(**plan.filter.model_dump(mode="json")),
+        "deletion": DeletionBody.model_construct(**plan.deletion.model_dump()),
+        "expected_staleness": expected_staleness,
+    }
+    return CrawlPlanResponse.model_validate(field_values(plan) | parts)
 
 
 @router.put("", status_code=201, response_model=CrawlPlanResponse)

@@ -10,10 +10,10 @@ from pydantic.alias_generators import to_pascal
 from pydantic.fields import FieldInfo
 
 from scrubjay.api.crawlplans.schemas import Range, fold_case
-from scrubjay.connectors.registry import connector_type
-from scrubjay.connectors.source import ConnectorType
 from scrubjay.errors import InvalidRequest
 from scrubjay.model.plan import Plan, RepositoryType
+from scrubjay.sources.protocol import ConnectorType
+from scrubjay.sources.registry import connector_type
 
 MAX_TEXT = 8192
 _PART = "RepositorySettings"

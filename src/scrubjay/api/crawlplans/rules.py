@@ -23,10 +23,11 @@ from scrubjay.api.crawlplans.lists import EnvelopeResponse, Listed
 from scrubjay.api.crawlplans.routing import door_router
 from scrubjay.api.crawlplans.schemas import Blankable, Name, Range, Reference, Wire, WireRequest
 from scrubjay.api.deps import Jay, Who, identifier
+from scrubjay.api.rag.schemas import field_values
 from scrubjay.errors import InvalidRequest
 from scrubjay.model.chunking import ChunkingOptions
 from scrubjay.model.content import IngestionRule
-from scrubjay.operations.rules import STRATEGY_NAMES
+from scrubjay.plans.rules import STRATEGY_NAMES
 from scrubjay.services.collections import clean_tag
 from scrubjay.services.rules import RuleValues
 
@@ -106,18 +107,13 @@ class IngestionRuleRequest(WireRequest):
         return value
 
     def values(self) -> RuleValues:
-        return RuleValues(
-            name=self.name,
-            description=self.description,
-            bucket=self.bucket,
-            collection_id=self.collection_id,
-            collection_name=self.collection_name,
-            labels=tuple(self.labels),
-            tags=self.tags,
-            summarization=self.summarization or {},
-            chunking=_said(self.chunking),
-            embedding=_said(self.embedding),
-        )
+        parts = {
+            "labels": tuple(self.labels),
+            "summarization": self.summarization or {},
+            "chunking": _said(self.chunking),
+            "embedding": _said(self.embedding),
+        }
+        return RuleValues(**dict(self) | parts)
 
 
 def _said(body: WireRequest | None) -> dict[str, Any]:
@@ -137,27 +133,18 @@ class IngestionRuleResponse(Wire):
     summarization: dict[str, Any] | None = None
     chunking: ChunkingBody | None = None
     embedding: EmbeddingBody | None = None
-    created_utc: datetime
-    last_update_utc: datetime
+    created_utc: datetime = Field(validation_alias="created_at")
+    last_update_utc: datetime = Field(validation_alias="updated_at")
 
 
 def rule_response(rule: IngestionRule, names: Mapping[str, str]) -> IngestionRuleResponse:
-    return IngestionRuleResponse(
-        id=rule.id,
-        tenant_id=rule.tenant_id,
-        name=rule.name,
-        description=rule.description,
-        bucket=rule.bucket,
-        collection_name=names.get(rule.collection_id or ""),
-        collection_id=rule.collection_id,
-        labels=list(rule.labels),
-        tags=dict(rule.tags),
-        summarization=dict(rule.summarization) or None,
-        chunking=_shown(ChunkingBody, rule.chunking),
-        embedding=_shown(EmbeddingBody, rule.embedding),
-        created_utc=rule.created_at,
-        last_update_utc=rule.updated_at,
-    )
+    parts = {
+        "collection_name": names.get(rule.collection_id or ""),
+        "summarization": rule.summarization or None,
+        "chunking": _shown(ChunkingBody, rule.chunking),
+        "embedding": _shown(EmbeddingBody, rule.embedding),
+    }
+    return IngestionRuleResponse.model_validate(field_values(rule) | parts)
 
 
 def _shown(body: Any, said: Mapping[str, Any]) -> Any:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any
 
 from pydantic import (
     BaseModel,
@@ -21,6 +21,7 @@ from pydantic.alias_generators import to_pascal
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from scrubjay.api.rag.schemas import check_storable
+from scrubjay.model.field_kinds import field_kind
 
 
 class Wire(BaseModel):
@@ -61,13 +62,9 @@ class Range:
 
     @classmethod
     def of(cls, model: type[BaseModel], name: str) -> "Range":
-        """As a model of ours has it; of a number that may be left out, the bounds are inside the union."""
-        field = model.model_fields[name]
-        inside = [each for part in get_args(field.annotation) for each in getattr(part, "__metadata__", ())]
-        bounds: dict[str, float] = {}
-        for each in (*field.metadata, *(item for part in inside for item in getattr(part, "metadata", (part,)))):
-            bounds |= {end: getattr(each, end) for end in ("ge", "le") if getattr(each, end, None) is not None}
-        return cls(bounds.get("ge", 0), bounds.get("le"))
+        """The range of a field of one of our models."""
+        kind = field_kind(model.model_fields[name])
+        return cls(kind.least or 0, kind.most)
 
     def __str__(self) -> str:
         return f"{self.least} or more" if self.most is None else f"between {self.least} and {self.most}"

@@ -11,8 +11,8 @@ from starlette.responses import StreamingResponse
 from scrubjay.api.deps import Jay, Who
 from scrubjay.api.openai.routing import door_router
 from scrubjay.api.openai.schemas import WideCut, list_object
-from scrubjay.backend.protocol import Item, NewFile
 from scrubjay.errors import InvalidRequest
+from scrubjay.openai.protocol import Item, NewFile
 
 router = door_router("files")
 

@@ -15,10 +15,10 @@ from scrubjay.api.openai.schemas import (
     in_base64,
     list_object,
 )
-from scrubjay.backend.protocol import Item
-from scrubjay.backend.relay import Passage
-from scrubjay.backend.values import AssistantChanges, AssistantValues
 from scrubjay.errors import NotFound
+from scrubjay.openai.protocol import Item
+from scrubjay.openai.relay import Passage
+from scrubjay.openai.values import AssistantChanges, AssistantValues
 
 router = door_router("models")
 

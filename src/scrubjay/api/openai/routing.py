@@ -11,10 +11,10 @@ from starlette.responses import StreamingResponse
 from starlette.types import Send
 
 from scrubjay.api.deps import key_of
-from scrubjay.backend.relay import Passage, Relayed
-from scrubjay.bootstrap import Scrubjay
+from scrubjay.app import Scrubjay
 from scrubjay.errors import FetchFailed, NotFound
 from scrubjay.model.tenant import Scope
+from scrubjay.openai.relay import Passage, Relayed
 from scrubjay.telemetry import get_logger
 
 log = get_logger(__name__)

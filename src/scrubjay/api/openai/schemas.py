@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 from fastapi import Depends, Query
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
-from scrubjay.backend.protocol import Item, Listed, StoreFile, StoreSearch, Window
-from scrubjay.backend.values import MAX_BATCH_FILES, Attributes, ChunkingStrategy, FileId, StoreFileValues, Values
+from scrubjay.openai.protocol import Item, Listed, StoreFile, StoreSearch, Window
+from scrubjay.openai.values import MAX_BATCH_FILES, Attributes, ChunkingStrategy, FileId, StoreFileValues, Values
 
 MAX_QUERY = 4096
 Cursor = Annotated[str | None, Query(min_length=1, max_length=64)]

@@ -15,8 +15,8 @@ from scrubjay.api.openai.schemas import (
     results_object,
     store_file,
 )
-from scrubjay.backend.protocol import Item
-from scrubjay.backend.values import AttributeValues, StoreFileValues, VectorStoreChanges, VectorStoreValues
+from scrubjay.openai.protocol import Item
+from scrubjay.openai.values import AttributeValues, StoreFileValues, VectorStoreChanges, VectorStoreValues
 
 router = door_router("vector stores")
 

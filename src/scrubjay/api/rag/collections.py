@@ -7,8 +7,8 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
 
 from scrubjay.api.deps import Jay, Who
-from scrubjay.api.rag.ids import CollectionId, TagId, wire
-from scrubjay.api.rag.schemas import RequestModel
+from scrubjay.api.rag.ids import CollectionId, TagId, WireId
+from scrubjay.api.rag.schemas import RequestModel, field_values
 from scrubjay.model.content import Collection, Tag
 
 router = APIRouter()
@@ -25,7 +25,7 @@ class ChangeCollectionRequest(RequestModel):
 
 
 class CollectionResponse(BaseModel):
-    id: str
+    id: WireId
     name: str
     description: str | None
     document_count: int
@@ -41,7 +41,7 @@ class TagRequest(RequestModel):
 
 
 class CountedTagResponse(BaseModel):
-    id: str
+    id: WireId
     name: str
     document_count: int
     created_at: datetime
@@ -51,43 +51,33 @@ class TagsResponse(BaseModel):
     tags: list[CountedTagResponse]
 
 
-def _collection(collection: Collection, count: int) -> CollectionResponse:
-    return CollectionResponse(
-        id=wire(collection.id),
-        name=collection.name,
-        description=collection.description,
-        document_count=count,
-        created_at=collection.created_at,
-    )
-
-
-def _tag(tag: Tag, count: int) -> CountedTagResponse:
-    return CountedTagResponse(id=wire(tag.id), name=tag.name, document_count=count, created_at=tag.created_at)
+def _counted(thing: Collection | Tag, count: int) -> dict[str, Any]:
+    return field_values(thing) | {"document_count": count}
 
 
 @router.post("/collections", tags=["collections"], status_code=201, response_model=CollectionResponse)
-async def create_collection(jay: Jay, who: Who, body: CollectionRequest) -> CollectionResponse:
-    return _collection(await jay.collections.create(who, name=body.name, description=body.description), 0)
+async def create_collection(jay: Jay, who: Who, body: CollectionRequest) -> dict[str, Any]:
+    return _counted(await jay.collections.create(who, name=body.name, description=body.description), 0)
 
 
 @router.get("/collections", tags=["collections"], response_model=CollectionsResponse)
-async def list_collections(jay: Jay, who: Who) -> CollectionsResponse:
+async def list_collections(jay: Jay, who: Who) -> dict[str, Any]:
     counts = await jay.collections.document_counts(who)
     found = await jay.collections.all(who)
-    return CollectionsResponse(collections=[_collection(each, counts.get(each.id, 0)) for each in found])
+    return {"collections": [_counted(each, counts.get(each.id, 0)) for each in found]}
 
 
 @router.get("/collections/{collection_id}", tags=["collections"], response_model=CollectionResponse)
-async def get_collection(jay: Jay, who: Who, collection_id: CollectionId) -> CollectionResponse:
+async def get_collection(jay: Jay, who: Who, collection_id: CollectionId) -> dict[str, Any]:
     collection = await jay.collections.get(who, collection_id)
     counts = await jay.collections.document_counts(who)
-    return _collection(collection, counts.get(collection_id, 0))
+    return _counted(collection, counts.get(collection_id, 0))
 
 
 @router.patch("/collections/{collection_id}", tags=["collections"], response_model=CollectionResponse)
 async def change_collection(
     jay: Jay, who: Who, collection_id: CollectionId, body: ChangeCollectionRequest
-) -> CollectionResponse:
+) -> dict[str, Any]:
     changes: dict[str, Any] = body.model_dump(exclude_unset=True)
     if changes.get("name", "") is None:
         del changes["name"]
@@ -106,24 +96,24 @@ async def delete_collection(
 
 
 @router.post("/tags", tags=["tags"], status_code=201, response_model=CountedTagResponse)
-async def create_tag(jay: Jay, who: Who, body: TagRequest) -> CountedTagResponse:
-    return _tag(await jay.collections.create_tag(who, body.name), 0)
+async def create_tag(jay: Jay, who: Who, body: TagRequest) -> dict[str, Any]:
+    return _counted(await jay.collections.create_tag(who, body.name), 0)
 
 
 @router.get("/tags", tags=["tags"], response_model=TagsResponse)
-async def list_tags(jay: Jay, who: Who) -> TagsResponse:
+async def list_tags(jay: Jay, who: Who) -> dict[str, Any]:
     usage = await jay.collections.tag_usage(who)
-    return TagsResponse(tags=[_tag(tag, usage.get(tag.id, 0)) for tag in await jay.collections.list_tags(who)])
+    return {"tags": [_counted(tag, usage.get(tag.id, 0)) for tag in await jay.collections.list_tags(who)]}
 
 
 @router.get("/tags/{tag_id}", tags=["tags"], response_model=CountedTagResponse)
-async def get_tag(jay: Jay, who: Who, tag_id: TagId) -> CountedTagResponse:
+async def get_tag(jay: Jay, who: Who, tag_id: TagId) -> dict[str, Any]:
     usage = await jay.collections.tag_usage(who)
-    return _tag(await jay.collections.get_tag(who, tag_id), usage.get(tag_id, 0))
+    return _counted(await jay.collections.get_tag(who, tag_id), usage.get(tag_id, 0))
 
 
 @router.patch("/tags/{tag_id}", tags=["tags"], response_model=CountedTagResponse)
-async def rename_tag(jay: Jay, who: Who, tag_id: TagId, body: TagRequest) -> CountedTagResponse:
+async def rename_tag(jay: Jay, who: Who, tag_id: TagId, body: TagRequest) -> dict[str, Any]:
     await jay.collections.rename_tag(who, tag_id, body.name)
     return await get_tag(jay, who, tag_id)
 

@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, WebSocket
-from pydantic import BaseModel, Field, StringConstraints
+from fastapi import APIRouter, Query, WebSocket
+from pydantic import BaseModel, BeforeValidator, Field, StringConstraints
 
 from scrubjay.api.deps import Jay, SocketJay, SocketWho, Who
 from scrubjay.api.rag.documents import TagName
-from scrubjay.api.rag.ids import CollectionRef, ConfigRef, JobId, ProxyRef, wire
-from scrubjay.api.rag.schemas import JobStartedResponse, Offset, RequestModel
+from scrubjay.api.rag.ids import CollectionRef, ConfigRef, JobId, ProxyRef, maybe_wire, wire
+from scrubjay.api.rag.schemas import JobStartedResponse, Limit, Offset, RequestModel
 from scrubjay.api.streams import (
     SERVER_SENT_EVENT,
     Dialect,
@@ -20,26 +20,31 @@ from scrubjay.api.streams import (
     position_of,
     serve_socket,
 )
-from scrubjay.bootstrap import Scrubjay
-from scrubjay.connectors.web_config import chunking_of_config
+from scrubjay.app import Scrubjay
 from scrubjay.errors import HostBlocked, InvalidRequest, NotFound, UrlBlocked
 from scrubjay.jobs.live import Told
 from scrubjay.model.crawl_limits import HeaderName, HeaderValue
-from scrubjay.model.crawl_spec import CrawlStrategy, Extent, read_spec
+from scrubjay.model.crawl_spec import CrawlMode, CrawlStrategy, Extent, read_spec
 from scrubjay.model.destination import Destination
 from scrubjay.model.discovery import read_discovery_spec
 from scrubjay.model.job import Job, JobPriority, JobRequest, JobState
 from scrubjay.model.tenant import Principal, Scope
+from scrubjay.model.urls import host_of, registrable_domain
+from scrubjay.plans.report import ItemOutcome
 from scrubjay.services.access import require
 from scrubjay.services.collections import clean_tag
 from scrubjay.services.crawls import score_urls
+from scrubjay.services.reports import problem_outcomes
+from scrubjay.sources.web_config import chunking_of_config
 
 router = APIRouter()
 
 MAX_BATCH = 100
 MAX_PAGES = 1000
 MAX_SCORED = 10_000
-CRAWL_KIND, RUN_KIND, DISCOVERY_KIND = "crawl", "operation", "discovery"
+SHOWN_FAILURES = 100
+EVERY_OUTCOME: list[ItemOutcome] = []
+CRAWL_KIND, DISCOVERY_KIND = "crawl", "discovery"
 
 Address = Annotated[str, StringConstraints(min_length=1, max_length=2048)]
 Keyword = Annotated[str, StringConstraints(min_length=1, max_length=100)]
@@ -68,6 +73,9 @@ class CrawlTarget(ToldRequest):
     tags: list[TagName] = Field(default_factory=list, max_length=100)
     priority: PriorityName = "normal"
     proxy_id: ProxyRef | None = None
+    mode: CrawlMode = Field(CrawlMode.CONCURRENT, description="sequential: one page at a time, in the exact order.")
+    max_retries: int | None = Field(None, ge=0, le=10, description="Of the job. Default: 3.")
+    max_failed_share: float = Field(0.5, ge=0, le=1, description="The crawl fails if a larger share of pages fails.")
 
 
 class CrawlRequest(CrawlTarget):
@@ -104,9 +112,54 @@ class CrawlsResponse(BaseModel):
     failed_count: int
 
 
+class ReportItemResponse(BaseModel):
+    """One address of a crawl, what became of it, and what to do about it."""
+
+    key: str
+    outcome: ItemOutcome
+    reason: str | None
+    message: str | None
+    next_step: str | None
+    http_status: int | None
+    attempts: int
+    document_id: str | None
+
+
+class FailedItem(ReportItemResponse):
+    """An address that a crawl could not take in, and what to do about it."""
+
+    key: str = Field(serialization_alias="url", title="Url")
+    document_id: Annotated[str | None, BeforeValidator(maybe_wire)]
+
+
+class CrawlReportResponse(BaseModel):
+    """What became of every address of a crawl."""
+
+    job_id: str
+    operation_id: str
+    plan_id: str
+    complete: bool = Field(description="Whether the crawl saw everything that it was asked for.")
+    counts: dict[str, int] = Field(description="Number of items by outcome.")
+    reasons: dict[str, int] = Field(description="Number of items that were not taken in, by reason.")
+    limits: dict[str, int] = Field(description="Limits that cut the crawl, and how often.")
+    problems: list[str] = Field(description="Why the crawl is not complete.")
+    items: list[FailedItem]
+    total: int
+    limit: int
+    offset: int
+    has_more: bool
+
+
 class CrawlResponse(BaseModel):
+    id: str
     job_id: str
     status: JobState
+    url: str | None
+    domain: str | None
+    document_id: str | None = Field(None, description="Of a crawl of one page.")
+    retry_count: int
+    max_retries: int
+    failed_items: list[FailedItem] = Field(default_factory=list, description="The first 100; the report has all.")
     urls: list[str]
     strategy: str
     max_depth: int
@@ -166,12 +219,15 @@ async def _start(jay: Scrubjay, who: Principal, target: CrawlTarget, urls: Seque
     config = await jay.crawl_settings.config(who, target.config_id)
     if target.proxy_id is not None:
         await jay.crawl_settings.proxy(who, target.proxy_id)
-    spec = read_spec(jay.crawl_settings.spec_of(config, start_urls=list(urls), proxy_id=target.proxy_id, **asked))
+    asked |= {"mode": target.mode, "max_failed_share": target.max_failed_share, "proxy_id": target.proxy_id}
+    spec = read_spec(jay.crawl_settings.spec_of(config, start_urls=list(urls), **asked))
     chunking = chunking_of_config(config).model_dump(mode="json", exclude_defaults=True)
     destination = Destination.to(target.collection_id, [clean_tag(tag) for tag in target.tags], chunking)
     priority = JobPriority[target.priority.upper()]
     webhook = _webhook(jay, who, target)
-    return await jay.crawls.start(who, spec, priority=priority, destination=destination, webhook=webhook)
+    return await jay.crawls.start(
+        who, spec, priority=priority, destination=destination, webhook=webhook, max_retries=target.max_retries
+    )
 
 
 def _one_page(url: str) -> Mapping[str, Any]:
@@ -210,14 +266,7 @@ async def crawl_deep(jay: Jay, who: Who, body: DeepCrawlRequest) -> JobStartedRe
         who,
         body,
         urls=[body.url],
-        strategy=body.strategy,
-        max_depth=body.max_depth,
-        max_pages=body.max_pages,
-        score_threshold=body.score_threshold,
-        keywords=body.keywords,
-        extent=body.extent,
-        include=body.include,
-        exclude=body.exclude,
+        **body.model_dump(exclude={"url", *CrawlTarget.model_fields}),
     )
     return JobStartedResponse(job_id=wire(job.id), status=job.state)
 
@@ -232,16 +281,20 @@ async def _job_of(jay: Scrubjay, who: Principal, job_id: str, *kinds: str) -> Jo
 def crawl_response(job: Job) -> CrawlResponse:
     spec: Mapping[str, Any] = job.payload.get("spec") or {}
     facts: Mapping[str, Any] = {**job.progress, **(job.result or {})}
-    ingest: Mapping[str, Any] = job.payload.get("ingest") or {}
-    collection_id = ingest.get("collection_id") or job.payload.get("collection_id")
+    urls = list(job.payload.get("urls") or spec.get("start_urls") or ())
     return CrawlResponse(
+        id=wire(job.id),
         job_id=wire(job.id),
         status=job.state,
-        urls=list(spec.get("start_urls") or ()),
+        url=urls[0] if urls else None,
+        domain=registrable_domain(host_of(urls[0])) if urls else None,
+        retry_count=job.retry_count,
+        max_retries=job.max_retries,
+        urls=urls,
         strategy=str(spec.get("strategy") or CrawlStrategy.BFS),
         max_depth=int(spec.get("max_depth", 10)),
         max_pages=int(spec.get("max_pages", 1000)),
-        collection_id=None if collection_id is None else wire(collection_id),
+        collection_id=maybe_wire(job.payload.get("collection_id")),
         priority=job.priority.label,
         pages_discovered=int(facts.get("discovered") or 0),
         pages_crawled=int(facts.get("pages") or 0),
@@ -259,12 +312,52 @@ def crawl_response(job: Job) -> CrawlResponse:
 
 @router.get("/crawl/{job_id}", tags=["crawl"], response_model=CrawlResponse)
 async def get_crawl(jay: Jay, who: Who, job_id: JobId) -> CrawlResponse:
-    return crawl_response(await _job_of(jay, who, job_id, CRAWL_KIND, RUN_KIND))
+    """State, counts and the first failed items of a crawl."""
+    answer = crawl_response(await _job_of(jay, who, job_id, CRAWL_KIND))
+    try:
+        failed = await jay.reports.of_job(who, job_id, outcomes=problem_outcomes(), limit=SHOWN_FAILURES)
+        answer.failed_items = [FailedItem(**item.record()) for item in failed.items]
+        if len(answer.urls) == 1:
+            answer.document_id = await jay.reports.document_of(failed.operation, answer.urls[0])
+    except NotFound:
+        return answer  # retention has removed the report
+    return answer
+
+
+Outcomes = Annotated[list[ItemOutcome], Query(description="Only items of these outcomes. Default: all.")]
+
+
+@router.get("/crawl/{job_id}/report", tags=["crawl"], response_model=CrawlReportResponse)
+async def get_crawl_report(
+    jay: Jay, who: Who, job_id: JobId, outcome: Outcomes = EVERY_OUTCOME, limit: Limit = 100, offset: Offset = 0
+) -> CrawlReportResponse:
+    """What became of every address, problems first. Unchanged pages are counted and not listed."""
+    await _job_of(jay, who, job_id, CRAWL_KIND)
+    found = await jay.reports.of_job(who, job_id, outcomes=outcome, limit=limit, offset=offset)
+    report = found.report.dump()
+    return CrawlReportResponse(
+        job_id=wire(job_id),
+        operation_id=found.operation.id,
+        plan_id=found.operation.plan_id,
+        items=[FailedItem(**item.record()) for item in found.items],
+        total=found.total,
+        limit=limit,
+        offset=offset,
+        has_more=found.has_more,
+        **{name: report[name] for name in ("complete", "counts", "reasons", "limits", "problems")},
+    )
+
+
+@router.post("/crawl/{job_id}/retry-failed", tags=["crawl"], response_model=JobStartedResponse)
+async def retry_failed(jay: Jay, who: Who, job_id: JobId) -> JobStartedResponse:
+    """Crawl the addresses that failed, were denied or were cut again, as a new job."""
+    job = await jay.reports.retry_job(who, job_id)
+    return JobStartedResponse(job_id=wire(job.id), status=job.state)
 
 
 async def _steer(jay: Scrubjay, who: Principal, job_id: str, request: JobRequest) -> CrawlResponse:
     require(who, Scope.WRITE)
-    await _job_of(jay, who, job_id, CRAWL_KIND, RUN_KIND)
+    await _job_of(jay, who, job_id, CRAWL_KIND)
     return crawl_response(await jay.jobs.make_request(who, job_id, request))
 
 
@@ -302,7 +395,7 @@ async def stream_crawl(
     jay: Jay, who: Who, job_id: JobId, after: Offset = 0, last_event_id: LastEventId = None
 ) -> EventStream:
     """The crawl's events as they happen (SSE); `Last-Event-ID` or `after` goes on where somebody left off."""
-    await _job_of(jay, who, job_id, CRAWL_KIND, RUN_KIND)
+    await _job_of(jay, who, job_id, CRAWL_KIND)
     start = position_of(last_event_id, after) or 0
     return event_stream(await jay.jobs.follow_closely(who, job_id, after=start), EVENTS)
 
@@ -310,7 +403,7 @@ async def stream_crawl(
 @router.websocket("/ws/crawl/{job_id}")
 async def follow_crawl(socket: WebSocket, jay: SocketJay, who: SocketWho, job_id: JobId, after: Offset = 0) -> None:
     """The crawl's events as they happen, one JSON message each; the socket closes when the crawl has finished."""
-    await _job_of(jay, who, job_id, CRAWL_KIND, RUN_KIND)
+    await _job_of(jay, who, job_id, CRAWL_KIND)
     await serve_socket(socket, await jay.jobs.follow_closely(who, job_id, after=after), EVENTS)
 
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field, StringConstraints
 from starlette.responses import StreamingResponse
 
 from scrubjay.api.deps import Jay, Who
-from scrubjay.api.rag.ids import CollectionRef, DocumentId, TagId, TagRef, maybe_wire, wire
+from scrubjay.api.rag.ids import CollectionRef, DocumentId, TagId, TagRef, WireId, wire
 from scrubjay.api.rag.schemas import (
     JobStartedResponse,
     Limit,
@@ -18,20 +18,22 @@ from scrubjay.api.rag.schemas import (
     Moment,
     Offset,
     RequestModel,
-    list_response,
+    field_values,
 )
+from scrubjay.documents.texts import storable_text
 from scrubjay.errors import InvalidRequest
-from scrubjay.ingest.texts import storable_text
 from scrubjay.model.chunking import ChunkingOptions
 from scrubjay.model.content import (
     Chunk,
     ChunkContentType,
     Document,
+    DocumentLogLine,
     DocumentSource,
     DocumentStatus,
     DocumentVersion,
     Tag,
 )
+from scrubjay.model.page import Page
 from scrubjay.services.documents import MAX_BATCH, MAX_BYTES, DocumentQuery, Upload
 
 router = APIRouter(prefix="/documents", tags=["documents"])
@@ -67,36 +69,32 @@ class TagsRequest(RequestModel):
 
 
 class TagResponse(BaseModel):
-    id: str
+    id: WireId
     name: str
 
 
-def tag_response(tag: Tag) -> TagResponse:
-    return TagResponse(id=wire(tag.id), name=tag.name)
-
-
 class DocumentResponse(BaseModel):
-    id: str
+    id: WireId
     url: str
     domain: str
     parent_url: str | None
     title: str | None
-    content_hash: str | None
+    content_hash: str | None = Field(validation_alias="content_sha256")
     language: str | None
     source: DocumentSource
     status: DocumentStatus
     error: str | None
-    collection_id: str | None
+    collection_id: WireId | None
     tags: list[TagResponse]
-    metadata: dict[str, Any]
+    metadata: dict[str, Any] = Field(validation_alias="details")
     content_type: str | None
     filename: str | None
     size_bytes: int
     version: int
     chunk_count: int
-    duplicate_of: str | None
-    plan_id: str | None
-    operation_id: str | None
+    duplicate_of: WireId | None
+    plan_id: WireId | None
+    operation_id: WireId | None
     created_at: datetime
     crawled_at: datetime
     updated_at: datetime
@@ -108,8 +106,8 @@ class FullDocumentResponse(DocumentResponse):
 
 
 class ChunkResponse(BaseModel):
-    id: str
-    document_id: str
+    id: WireId
+    document_id: WireId
     content: str
     chunk_index: int
     start_char: int
@@ -124,14 +122,14 @@ class ChunkResponse(BaseModel):
 class VersionResponse(BaseModel):
     version: int
     title: str | None
-    content_hash: str
+    content_hash: str = Field(validation_alias="content_sha256")
     size_bytes: int
     created_at: datetime
     ended_at: datetime | None
 
 
 class DiffResponse(BaseModel):
-    document_id: str
+    document_id: WireId
     from_version: int
     to_version: int
     added_lines: int
@@ -141,7 +139,7 @@ class DiffResponse(BaseModel):
 
 
 class BatchItemResponse(BaseModel):
-    document_id: str | None
+    document_id: WireId | None
     status: str
     error: str | None
 
@@ -157,67 +155,6 @@ class LogLineResponse(BaseModel):
     at: datetime
     level: str
     message: str
-
-
-def document_response(document: Document, tags: Sequence[Tag]) -> DocumentResponse:
-    return DocumentResponse(**_fields(document, tags))
-
-
-def _fields(document: Document, tags: Sequence[Tag]) -> dict[str, Any]:
-    return {
-        "id": wire(document.id),
-        "url": document.url,
-        "domain": document.domain,
-        "parent_url": document.parent_url,
-        "title": document.title,
-        "content_hash": document.content_sha256,
-        "language": document.language,
-        "source": document.source,
-        "status": document.status,
-        "error": document.error,
-        "collection_id": maybe_wire(document.collection_id),
-        "tags": [tag_response(tag) for tag in tags],
-        "metadata": dict(document.details),
-        "content_type": document.content_type,
-        "filename": document.filename,
-        "size_bytes": document.size_bytes,
-        "version": document.version,
-        "chunk_count": document.chunk_count,
-        "duplicate_of": maybe_wire(document.duplicate_of),
-        "plan_id": maybe_wire(document.plan_id),
-        "operation_id": maybe_wire(document.operation_id),
-        "created_at": document.created_at,
-        "crawled_at": document.crawled_at,
-        "updated_at": document.updated_at,
-        "deleted_at": document.deleted_at,
-    }
-
-
-def chunk_response(chunk: Chunk) -> ChunkResponse:
-    return ChunkResponse(
-        id=wire(chunk.id),
-        document_id=wire(chunk.document_id),
-        content=chunk.content,
-        chunk_index=chunk.chunk_index,
-        start_char=chunk.start_char,
-        end_char=chunk.end_char,
-        token_count=chunk.token_count,
-        embedding_model=chunk.embedding_model,
-        section_header=chunk.section_header,
-        content_type=chunk.content_type,
-        created_at=chunk.created_at,
-    )
-
-
-def version_response(version: DocumentVersion) -> VersionResponse:
-    return VersionResponse(
-        version=version.version,
-        title=version.title,
-        content_hash=version.content_sha256,
-        size_bytes=version.size_bytes,
-        created_at=version.created_at,
-        ended_at=version.ended_at,
-    )
 
 
 def _upload(body: DocumentRequest) -> Upload:
@@ -237,17 +174,17 @@ def _upload(body: DocumentRequest) -> Upload:
     )
 
 
-async def _answer(jay: Jay, who: Who, documents: Sequence[Document]) -> list[DocumentResponse]:
+async def _tagged(jay: Jay, who: Who, documents: Sequence[Document]) -> list[dict[str, Any]]:
     tags = await jay.documents.tags_of(who, [document.id for document in documents])
-    return [document_response(document, tags.get(document.id, ())) for document in documents]
+    return [field_values(document) | {"tags": tags.get(document.id, ())} for document in documents]
 
 
 @router.post("", status_code=201, response_model=DocumentResponse)
-async def add_document(jay: Jay, who: Who, body: DocumentRequest) -> DocumentResponse:
+async def add_document(jay: Jay, who: Who, body: DocumentRequest) -> dict[str, Any]:
     """Add a document, or a new version of the one at its address. It can be found when this returns; one that takes
     longer is still being read then, and `status` says so."""
     documents = await jay.documents.add(who, [_upload(body)])
-    return (await _answer(jay, who, documents))[0]
+    return (await _tagged(jay, who, documents))[0]
 
 
 @router.post("/batch", response_model=BatchResponse)
@@ -290,7 +227,7 @@ async def _add_each(jay: Jay, who: Who, uploads: Sequence[Upload]) -> BatchRespo
     outcomes = await jay.documents.add_each(who, uploads)
     results = [
         BatchItemResponse(
-            document_id=None if outcome.document is None else wire(outcome.document.id),
+            document_id=None if outcome.document is None else outcome.document.id,
             status="Failed" if outcome.document is None else str(outcome.document.status),
             error=outcome.error,
         )
@@ -318,28 +255,26 @@ async def list_documents(
     deleted: Annotated[bool, Query(description="List the deleted ones instead.")] = False,
     limit: Limit = 100,
     offset: Offset = 0,
-) -> ListResponse[DocumentResponse]:
+) -> Page[dict[str, Any]]:
     """Newest first."""
     query = DocumentQuery(
         collection_id=collection_id, tag_id=tag_id, host=domain, source=source, status=status, url=url,
         deleted=deleted, limit=limit, offset=offset,
     )  # fmt: skip
     page = await jay.documents.page(who, query)
-    tags = await jay.documents.tags_of(who, [document.id for document in page.items])
-    return list_response(page, lambda document: document_response(document, tags.get(document.id, ())))
+    return page.with_items(await _tagged(jay, who, page.items))
 
 
 @router.get("/{document_id}", response_model=FullDocumentResponse)
 async def get_document(
     jay: Jay, who: Who, document_id: DocumentId, version: Version = None, as_of: Moment | None = None
-) -> FullDocumentResponse:
+) -> dict[str, Any]:
     """A document with what it says: now, in a version, or at a moment."""
     document = await jay.documents.get(who, document_id)
     content = None
     if document.version or version is not None or as_of is not None:
         _, content = await jay.documents.content(who, document_id, version=version, as_of=as_of)
-    tags = await jay.documents.tags_of(who, [document_id])
-    return FullDocumentResponse(**_fields(document, tags.get(document_id, ())), content=content)
+    return (await _tagged(jay, who, [document]))[0] | {"content": content}
 
 
 @router.delete("/{document_id}", status_code=204)
@@ -357,8 +292,8 @@ async def delete_document(
 
 
 @router.post("/{document_id}/restore", response_model=DocumentResponse)
-async def restore_document(jay: Jay, who: Who, document_id: DocumentId) -> DocumentResponse:
-    return (await _answer(jay, who, [await jay.documents.restore(who, document_id)]))[0]
+async def restore_document(jay: Jay, who: Who, document_id: DocumentId) -> dict[str, Any]:
+    return (await _tagged(jay, who, [await jay.documents.restore(who, document_id)]))[0]
 
 
 @router.post("/{document_id}/reindex", response_model=JobStartedResponse)
@@ -369,14 +304,14 @@ async def reindex_document(jay: Jay, who: Who, document_id: DocumentId) -> JobSt
 
 
 @router.get("/{document_id}/chunks", response_model=list[ChunkResponse])
-async def list_chunks(jay: Jay, who: Who, document_id: DocumentId, version: Version = None) -> list[ChunkResponse]:
-    return [chunk_response(chunk) for chunk in await jay.documents.chunks(who, document_id, version=version)]
+async def list_chunks(jay: Jay, who: Who, document_id: DocumentId, version: Version = None) -> Sequence[Chunk]:
+    return await jay.documents.chunks(who, document_id, version=version)
 
 
 @router.get("/{document_id}/versions", response_model=list[VersionResponse])
-async def list_versions(jay: Jay, who: Who, document_id: DocumentId) -> list[VersionResponse]:
+async def list_versions(jay: Jay, who: Who, document_id: DocumentId) -> Sequence[DocumentVersion]:
     """Every content that the document ever had, newest first."""
-    return [version_response(version) for version in await jay.documents.versions(who, document_id)]
+    return await jay.documents.versions(who, document_id)
 
 
 @router.get("/{document_id}/diff", response_model=DiffResponse)
@@ -386,25 +321,16 @@ async def show_diff(
     document_id: DocumentId,
     from_version: Version = None,
     to_version: Version = None,
-) -> DiffResponse:
+) -> dict[str, Any]:
     """What changed between two versions; by default between the last two."""
     diff = await jay.documents.diff(who, document_id, from_version=from_version, to_version=to_version)
-    return DiffResponse(
-        document_id=wire(document_id),
-        from_version=diff.from_version,
-        to_version=diff.to_version,
-        added_lines=diff.added_lines,
-        removed_lines=diff.removed_lines,
-        unified=diff.unified,
-        hunks=[dict(hunk) for hunk in diff.hunks],
-    )
+    return field_values(diff) | {"document_id": document_id}
 
 
 @router.get("/{document_id}/log", response_model=list[LogLineResponse])
-async def show_log(jay: Jay, who: Who, document_id: DocumentId) -> list[LogLineResponse]:
+async def show_log(jay: Jay, who: Who, document_id: DocumentId) -> Sequence[DocumentLogLine]:
     """How the document came to be what it is."""
-    lines = await jay.documents.log(who, document_id)
-    return [LogLineResponse(at=line.at, level=line.level, message=line.message) for line in lines]
+    return await jay.documents.log(who, document_id)
 
 
 @router.get(
@@ -426,9 +352,9 @@ async def download_original(jay: Jay, who: Who, document_id: DocumentId) -> Stre
 
 
 @router.post("/{document_id}/tags", response_model=list[TagResponse])
-async def add_tags(jay: Jay, who: Who, document_id: DocumentId, body: TagsRequest) -> list[TagResponse]:
+async def add_tags(jay: Jay, who: Who, document_id: DocumentId, body: TagsRequest) -> Sequence[Tag]:
     """Tag a document; tags that are missing are made. Answers with all its tags."""
-    return [tag_response(tag) for tag in await jay.documents.tag(who, document_id, body.tags)]
+    return await jay.documents.tag(who, document_id, body.tags)
 
 
 @router.delete("/{document_id}/tags/{tag_id}", status_code=204)

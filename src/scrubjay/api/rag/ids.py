@@ -22,6 +22,9 @@ def maybe_wire(identifier: str | None) -> str | None:
     return None if identifier is None else wire(identifier)
 
 
+WireId = Annotated[str, BeforeValidator(wire)]  # made from one of our ids
+
+
 def _reader(prefix: str) -> BeforeValidator:
     def _read(value: Any) -> str:
         if not isinstance(value, str):

@@ -1,5 +1,6 @@
 """Routes of `/api/v1`: health, API keys and jobs here, the rest in one file for each noun."""
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
@@ -21,12 +22,11 @@ from scrubjay.api.rag.schemas import (
     ListResponse,
     Offset,
     ReadyResponse,
-    event_response,
-    job_response,
-    key_response,
-    list_response,
+    field_values,
 )
-from scrubjay.model.job import JobRequest, JobState
+from scrubjay.model.job import Job, JobEvent, JobRequest, JobState
+from scrubjay.model.page import Page
+from scrubjay.model.tenant import ApiKey
 
 # With these, FastAPI does not document its own shape of a 422, which this door never sends.
 router = APIRouter(
@@ -59,36 +59,36 @@ async def show_readiness(jay: Jay) -> Response:
 
 
 @router.post("/api-keys", tags=["keys"], status_code=201, response_model=CreatedKeyResponse)
-async def create_key(jay: Jay, who: Who, body: CreateKeyRequest) -> CreatedKeyResponse:
+async def create_key(jay: Jay, who: Who, body: CreateKeyRequest) -> dict[str, Any]:
     """Make a key. Its text is in this answer and nowhere else."""
     record, text = await jay.access.create_key(who, **body.model_dump())
-    return CreatedKeyResponse(**key_response(record).model_dump(), key=text)
+    return field_values(record) | {"key": text}
 
 
 @router.get("/api-keys", tags=["keys"], response_model=ListResponse[KeyResponse])
-async def list_keys(jay: Jay, who: Who, limit: Limit = 100, offset: Offset = 0) -> ListResponse[KeyResponse]:
-    return list_response(await jay.access.list_keys(who, limit=limit, offset=offset), key_response)
+async def list_keys(jay: Jay, who: Who, limit: Limit = 100, offset: Offset = 0) -> Page[ApiKey]:
+    return await jay.access.list_keys(who, limit=limit, offset=offset)
 
 
 @router.get("/api-keys/{key_id}", tags=["keys"], response_model=KeyResponse)
-async def get_key(jay: Jay, who: Who, key_id: KeyId) -> KeyResponse:
-    return key_response(await jay.access.get_key(who, key_id))
+async def get_key(jay: Jay, who: Who, key_id: KeyId) -> ApiKey:
+    return await jay.access.get_key(who, key_id)
 
 
 @router.patch("/api-keys/{key_id}", tags=["keys"], response_model=KeyResponse)
-async def change_key(jay: Jay, who: Who, key_id: KeyId, body: ChangeKeyRequest) -> KeyResponse:
+async def change_key(jay: Jay, who: Who, key_id: KeyId, body: ChangeKeyRequest) -> ApiKey:
     """Rename, rescope, limit, disable or enable a key."""
     changes: dict[str, Any] = body.model_dump(exclude_none=True)
     if not changes:
-        return key_response(await jay.access.get_key(who, key_id))
-    return key_response(await jay.access.change_key(who, key_id, **changes))
+        return await jay.access.get_key(who, key_id)
+    return await jay.access.change_key(who, key_id, **changes)
 
 
 @router.post("/api-keys/{key_id}/rotate", tags=["keys"], response_model=CreatedKeyResponse)
-async def rotate_key(jay: Jay, who: Who, key_id: KeyId) -> CreatedKeyResponse:
+async def rotate_key(jay: Jay, who: Who, key_id: KeyId) -> dict[str, Any]:
     """Give a key another text, which is in this answer and nowhere else. The one that it had is refused from now on."""
     record, text = await jay.access.rotate_key(who, key_id)
-    return CreatedKeyResponse(**key_response(record).model_dump(), key=text)
+    return field_values(record) | {"key": text}
 
 
 @router.delete("/api-keys/{key_id}", tags=["keys"], status_code=204)
@@ -104,35 +104,33 @@ async def list_jobs(
     kind: Annotated[str | None, Query(max_length=64, pattern=r"^[\w.-]+$")] = None,
     limit: Limit = 100,
     offset: Offset = 0,
-) -> ListResponse[JobResponse]:
+) -> Page[Job]:
     """Newest first."""
-    page = await jay.jobs.page(who, state=status, kind=kind, limit=limit, offset=offset)
-    return list_response(page, job_response)
+    return await jay.jobs.page(who, state=status, kind=kind, limit=limit, offset=offset)
 
 
 @router.get("/jobs/failed", tags=["jobs"], response_model=ListResponse[JobResponse])
-async def list_failed_jobs(jay: Jay, who: Who, limit: Limit = 100, offset: Offset = 0) -> ListResponse[JobResponse]:
-    page = await jay.jobs.page(who, state=JobState.FAILED, limit=limit, offset=offset)
-    return list_response(page, job_response)
+async def list_failed_jobs(jay: Jay, who: Who, limit: Limit = 100, offset: Offset = 0) -> Page[Job]:
+    return await jay.jobs.page(who, state=JobState.FAILED, limit=limit, offset=offset)
 
 
 @router.get("/jobs/{job_id}", tags=["jobs"], response_model=JobResponse)
-async def get_job(jay: Jay, who: Who, job_id: JobId) -> JobResponse:
-    return job_response(await jay.jobs.get(who, job_id))
+async def get_job(jay: Jay, who: Who, job_id: JobId) -> Job:
+    return await jay.jobs.get(who, job_id)
 
 
 @router.get("/jobs/{job_id}/events", tags=["jobs"], response_model=list[EventResponse])
 async def list_job_events(
     jay: Jay, who: Who, job_id: JobId, after: Offset = 0, limit: Limit = 500
-) -> list[EventResponse]:
+) -> Sequence[JobEvent]:
     """The job's log after event number `after`."""
-    return [event_response(event) for event in await jay.jobs.events(who, job_id, after=after, limit=limit)]
+    return await jay.jobs.events(who, job_id, after=after, limit=limit)
 
 
 @router.post("/jobs/{job_id}/{request}", tags=["jobs"], response_model=JobResponse)
-async def steer_job(jay: Jay, who: Who, job_id: JobId, request: JobRequest) -> JobResponse:
+async def steer_job(jay: Jay, who: Who, job_id: JobId, request: JobRequest) -> Job:
     """Pause, resume, cancel or retry a job."""
-    return job_response(await jay.jobs.make_request(who, job_id, request))
+    return await jay.jobs.make_request(who, job_id, request)
 
 
 @router.delete("/jobs/{job_id}", tags=["jobs"], status_code=204)

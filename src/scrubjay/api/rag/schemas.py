@@ -1,21 +1,34 @@
-"""Wire shapes of `/api/v1`. Ids are UUIDs here; the same ids in our own spelling are accepted too."""
+"""Wire shapes of `/api/v1`. Ids are UUIDs here; the same ids in our own spelling are accepted too.
+
+Routes return the objects of services. FastAPI builds the response models from their attributes.
+"""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from math import isfinite
+from operator import attrgetter
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from fastapi import Query
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, StrictBool, field_validator
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictBool,
+    field_validator,
+)
 
-from scrubjay.model.ids import uuid_from_id
-from scrubjay.model.job import Job, JobEvent, JobState
-from scrubjay.model.page import Page
-from scrubjay.model.tenant import ApiKey, Scope
+from scrubjay.api.rag.ids import WireId
+from scrubjay.crawler.fetcher import is_secret_header
+from scrubjay.model.job import JobState
+from scrubjay.model.tenant import Scope
+from scrubjay.services.webhooks import HIDDEN
 
 T = TypeVar("T")
-S = TypeVar("S")
 
 MAX_DEPTH = 32
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -64,22 +77,25 @@ def check_storable(value: Any, depth: int = 0) -> None:
             check_storable(item, depth + 1)
 
 
+def field_values(thing: Any) -> dict[str, Any]:
+    """The fields of a dataclass, to build a response from them and from other facts."""
+    return {name: getattr(thing, name) for name in thing.__dataclass_fields__}
+
+
+def _hide_secrets(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name: HIDDEN if is_secret_header(name) else value for name, value in headers.items()}
+
+
+ShownHeaders = Annotated[dict[str, str], BeforeValidator(_hide_secrets)]
+IsSet = Annotated[bool, BeforeValidator(lambda value: value is not None)]
+
+
 class ListResponse(BaseModel, Generic[T]):
     items: Sequence[T]
     total: int
     limit: int
     offset: int
     has_more: bool
-
-
-def list_response(page: Page[S], translate: Callable[[S], T]) -> ListResponse[T]:
-    return ListResponse(
-        items=[translate(item) for item in page.items],
-        total=page.total,
-        limit=page.limit,
-        offset=page.offset,
-        has_more=page.has_more,
-    )
 
 
 class ErrorResponse(BaseModel):
@@ -120,7 +136,7 @@ class ChangeKeyRequest(RequestModel):
 
 
 class KeyResponse(BaseModel):
-    id: str
+    id: WireId
     name: str
     scopes: list[Scope]
     rate_limit_rpm: int
@@ -133,24 +149,12 @@ class CreatedKeyResponse(KeyResponse):
     key: str = Field(description="The key itself. It is shown this once.")
 
 
-def key_response(key: ApiKey) -> KeyResponse:
-    return KeyResponse(
-        id=str(uuid_from_id(key.id)),
-        name=key.name,
-        scopes=list(key.scopes),
-        rate_limit_rpm=key.rate_limit_rpm,
-        created_at=key.created_at,
-        expires_at=key.expires_at,
-        is_active=key.is_active,
-    )
-
-
 class JobResponse(BaseModel):
-    id: str
+    id: WireId
     kind: str
-    status: JobState
+    status: JobState = Field(validation_alias="state")
     requested: str | None = Field(description="What was asked of the running job and not yet obeyed.")
-    priority: str = Field(examples=["high", "normal", "low"])
+    priority: Annotated[str, BeforeValidator(attrgetter("label"))] = Field(examples=["high", "normal", "low"])
     progress: dict[str, Any]
     result: dict[str, Any] | None
     error: str | None
@@ -158,25 +162,7 @@ class JobResponse(BaseModel):
     max_retries: int
     created_at: datetime
     started_at: datetime | None
-    completed_at: datetime | None
-
-
-def job_response(job: Job) -> JobResponse:
-    return JobResponse(
-        id=str(uuid_from_id(job.id)),
-        kind=job.kind,
-        status=job.state,
-        requested=job.requested,
-        priority=job.priority.label,
-        progress=dict(job.progress),
-        result=None if job.result is None else dict(job.result),
-        error=job.error,
-        retry_count=job.retry_count,
-        max_retries=job.max_retries,
-        created_at=job.created_at,
-        started_at=job.started_at,
-        completed_at=job.finished_at,
-    )
+    completed_at: datetime | None = Field(validation_alias="finished_at")
 
 
 class JobStartedResponse(BaseModel):
@@ -190,7 +176,3 @@ class EventResponse(BaseModel):
     type: str
     at: datetime
     payload: dict[str, Any]
-
-
-def event_response(event: JobEvent) -> EventResponse:
-    return EventResponse(sequence=event.sequence, type=event.type, at=event.at, payload=dict(event.payload))

@@ -4,13 +4,13 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter
-from pydantic import BaseModel, Field, StringConstraints, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, StringConstraints, model_validator
 
 from scrubjay.api.deps import Jay, Who
-from scrubjay.api.rag.ids import CollectionRef, TagRef, maybe_wire, wire
+from scrubjay.api.rag.ids import CollectionRef, TagRef, WireId
 from scrubjay.api.rag.schemas import Moment, RequestModel
 from scrubjay.model.content import ChunkContentType, DocumentSource
-from scrubjay.model.search import FusionKind, SearchAnswer, SearchMode, SearchRequest, SearchResult
+from scrubjay.model.search import FusionKind, SearchAnswer, SearchMode, SearchRequest
 
 router = APIRouter(prefix="/search", tags=["search"])
 
@@ -51,21 +51,25 @@ class SearchBody(RequestModel):
         return self
 
 
+# As they are called inside, where this door has another name for them.
+_RENAMED = {"domains": "hosts", "source_types": "sources", "date_from": "crawled_from", "date_to": "crawled_to"}
+
+
 class ResultResponse(BaseModel):
-    document_id: str
-    chunk_id: str
+    document_id: WireId
+    chunk_id: WireId
     url: str
     title: str | None
     content: str
-    score: float = Field(ge=0, le=1)
+    score: Annotated[float, BeforeValidator(lambda score: min(1.0, max(0.0, score)))] = Field(ge=0, le=1)
     vector_score: float | None
     keyword_score: float | None
     rerank_score: float | None
-    source: Literal["vector", "keyword", "fused"]
+    source: Literal["vector", "keyword", "fused"] = Field(validation_alias="found_by")
     highlights: list[tuple[int, int]] | None
     section_header: str | None
     expanded_chunks: list[str] | None
-    collection_id: str | None
+    collection_id: WireId | None
     content_type: ChunkContentType
     language: str | None
     chunk_index: int
@@ -87,84 +91,24 @@ class SearchResponse(BaseModel):
 
 
 def _request(body: SearchBody, mode: SearchMode) -> SearchRequest:
-    return SearchRequest(
-        query=body.query,
-        mode=mode,
-        collection_ids=tuple(body.collection_ids or ()),
-        tag_ids=tuple(body.tag_ids or ()),
-        hosts=tuple(body.domains or ()),
-        sources=tuple(body.source_types or ()),
-        languages=tuple(body.languages or ()),
-        content_types=tuple(body.content_types or ()),
-        crawled_from=body.date_from,
-        crawled_to=body.date_to,
-        as_of=body.as_of,
-        fusion=body.fusion,
-        vector_weight=body.vector_weight,
-        keyword_weight=body.keyword_weight,
-        rrf_k=body.rrf_k,
-        min_score=body.min_score,
-        use_reranker=body.use_reranker,
-        rerank_top_n=body.rerank_top_n,
-        expand_chunks=body.expand_chunks,
-        explain=body.explain,
-        limit=body.limit,
-        cursor=body.cursor,
-    )
-
-
-def _result(result: SearchResult) -> ResultResponse:
-    return ResultResponse(
-        document_id=wire(result.document_id),
-        chunk_id=wire(result.chunk_id),
-        url=result.url,
-        title=result.title,
-        content=result.content,
-        score=min(1.0, max(0.0, result.score)),
-        vector_score=result.vector_score,
-        keyword_score=result.keyword_score,
-        rerank_score=result.rerank_score,
-        source=result.found_by,
-        highlights=list(result.highlights),
-        section_header=result.section_header,
-        expanded_chunks=None if result.expanded_chunks is None else list(result.expanded_chunks),
-        collection_id=maybe_wire(result.collection_id),
-        content_type=result.content_type,
-        language=result.language,
-        chunk_index=result.chunk_index,
-        start_char=result.start_char,
-        end_char=result.end_char,
-        crawled_at=result.crawled_at,
-        explanation=None if result.explanation is None else dict(result.explanation),
-    )
-
-
-def _response(answer: SearchAnswer) -> SearchResponse:
-    return SearchResponse(
-        results=[_result(result) for result in answer.results],
-        total_count=answer.total_count,
-        next_cursor=answer.next_cursor,
-        query_embedding_cached=answer.query_embedding_cached,
-        result_cached=answer.result_cached,
-        latency_ms=answer.latency_ms,
-        corrected_query=answer.corrected_query,
-        notes=list(answer.notes),
-    )
+    given: dict[str, Any] = {_RENAMED.get(name, name): value for name, value in body if value is not None}
+    lists = {name: tuple(value) for name, value in given.items() if isinstance(value, list)}
+    return SearchRequest(mode=mode, **given | lists)
 
 
 @router.post("", response_model=SearchResponse)
-async def search(jay: Jay, who: Who, body: SearchBody) -> SearchResponse:
+async def search(jay: Jay, who: Who, body: SearchBody) -> SearchAnswer:
     """By meaning and by words, fused into one ranking."""
-    return _response(await jay.search.search(who, _request(body, SearchMode.HYBRID)))
+    return await jay.search.search(who, _request(body, SearchMode.HYBRID))
 
 
 @router.post("/vector", response_model=SearchResponse)
-async def search_by_vector(jay: Jay, who: Who, body: SearchBody) -> SearchResponse:
+async def search_by_vector(jay: Jay, who: Who, body: SearchBody) -> SearchAnswer:
     """By meaning only."""
-    return _response(await jay.search.search(who, _request(body, SearchMode.VECTOR)))
+    return await jay.search.search(who, _request(body, SearchMode.VECTOR))
 
 
 @router.post("/keyword", response_model=SearchResponse)
-async def search_by_keyword(jay: Jay, who: Who, body: SearchBody) -> SearchResponse:
+async def search_by_keyword(jay: Jay, who: Who, body: SearchBody) -> SearchAnswer:
     """By words only."""
-    return _response(await jay.search.search(who, _request(body, SearchMode.KEYWORD)))
+    return await jay.search.search(who, _request(body, SearchMode.KEYWORD))

@@ -1,19 +1,21 @@
 """Configs, proxies, host settings, sources and the cache over `/api/v1`."""
 
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path
-from pydantic import BaseModel, Field, StrictBool
+from pydantic import BaseModel, Field, StrictBool, model_validator
 
 from scrubjay.api.deps import Jay, Who
-from scrubjay.api.rag.ids import CollectionRef, ConfigId, ConfigRef, ProxyId, SourceId, maybe_wire, wire
-from scrubjay.api.rag.schemas import JobStartedResponse, Limit, ListResponse, Offset, RequestModel, list_response
-from scrubjay.crawl.fetcher import is_secret_header
+from scrubjay.api.rag.ids import CollectionRef, ConfigId, ConfigRef, ProxyId, SourceId, WireId, maybe_wire, wire
+from scrubjay.api.rag.schemas import JobStartedResponse, Limit, ListResponse, Offset, RequestModel, ShownHeaders
 from scrubjay.model import crawl_limits as limits
 from scrubjay.model.crawling import CrawlConfig, HostSettings, Proxy, ProxyRotation
+from scrubjay.model.page import Page
 from scrubjay.model.plan import Plan
-from scrubjay.services.webhooks import HIDDEN
+from scrubjay.services.crawl_settings import ProxyCheck
+from scrubjay.storage.cache import CacheStats
 
 router = APIRouter()
 
@@ -41,14 +43,14 @@ class ConfigRequest(ChangeConfigRequest):
 
 
 class ConfigResponse(BaseModel):
-    """Headers that authenticate are there, and their values are hidden."""
+    """Values of headers that authenticate are hidden."""
 
-    id: str
+    id: WireId
     name: str
     max_depth: int
     rate_limit_rps: float
     respect_robots_txt: bool
-    headers: dict[str, str]
+    headers: ShownHeaders
     extraction_strategy: str
     chunking_strategy: str
     chunk_size: int
@@ -60,31 +62,24 @@ class ConfigResponse(BaseModel):
     created_at: datetime
 
 
-def _config(config: CrawlConfig) -> ConfigResponse:
-    names = set(ConfigResponse.model_fields) - {"id", "headers"}
-    values = {name: getattr(config, name) for name in names}
-    shown = {name: HIDDEN if is_secret_header(name) else value for name, value in config.headers.items()}
-    return ConfigResponse(id=wire(config.id), headers=shown, **values)
-
-
 @router.post("/configs", tags=["configs"], status_code=201, response_model=ConfigResponse)
-async def create_config(jay: Jay, who: Who, body: ConfigRequest) -> ConfigResponse:
-    return _config(await jay.crawl_settings.create_config(who, **body.model_dump(exclude_none=True)))
+async def create_config(jay: Jay, who: Who, body: ConfigRequest) -> CrawlConfig:
+    return await jay.crawl_settings.create_config(who, **body.model_dump(exclude_none=True))
 
 
 @router.get("/configs", tags=["configs"], response_model=ListResponse[ConfigResponse])
-async def list_configs(jay: Jay, who: Who, limit: Limit = 100, offset: Offset = 0) -> ListResponse[ConfigResponse]:
-    return list_response(await jay.crawl_settings.configs(who, limit=limit, offset=offset), _config)
+async def list_configs(jay: Jay, who: Who, limit: Limit = 100, offset: Offset = 0) -> Page[CrawlConfig]:
+    return await jay.crawl_settings.configs(who, limit=limit, offset=offset)
 
 
 @router.get("/configs/{config_id}", tags=["configs"], response_model=ConfigResponse)
-async def get_config(jay: Jay, who: Who, config_id: ConfigId) -> ConfigResponse:
-    return _config(await jay.crawl_settings.config(who, config_id))
+async def get_config(jay: Jay, who: Who, config_id: ConfigId) -> CrawlConfig:
+    return await jay.crawl_settings.config(who, config_id)
 
 
 @router.patch("/configs/{config_id}", tags=["configs"], response_model=ConfigResponse)
-async def change_config(jay: Jay, who: Who, config_id: ConfigId, body: ChangeConfigRequest) -> ConfigResponse:
-    return _config(await jay.crawl_settings.change_config(who, config_id, **body.model_dump(exclude_none=True)))
+async def change_config(jay: Jay, who: Who, config_id: ConfigId, body: ChangeConfigRequest) -> CrawlConfig:
+    return await jay.crawl_settings.change_config(who, config_id, **body.model_dump(exclude_none=True))
 
 
 @router.delete("/configs/{config_id}", tags=["configs"], status_code=204)
@@ -117,12 +112,17 @@ class ProxyServerResponse(BaseModel):
     username: str | None
     has_password: bool
 
+    @model_validator(mode="before")
+    @classmethod
+    def _hide_password(cls, server: Mapping[str, Any]) -> dict[str, Any]:
+        return {"url": server["url"], "username": server.get("username"), "has_password": bool(server.get("password"))}
+
 
 class ProxyResponse(BaseModel):
-    id: str
+    id: WireId
     name: str
     servers: list[ProxyServerResponse]
-    rotation_strategy: ProxyRotation
+    rotation_strategy: ProxyRotation = Field(validation_alias="rotation")
     is_active: bool
     created_at: datetime
 
@@ -133,23 +133,6 @@ class ProxyTestResponse(BaseModel):
     message: str
 
 
-def _proxy(proxy: Proxy) -> ProxyResponse:
-    servers = [
-        ProxyServerResponse(
-            url=str(server["url"]), username=server.get("username"), has_password=bool(server.get("password"))
-        )
-        for server in proxy.servers
-    ]
-    return ProxyResponse(
-        id=wire(proxy.id),
-        name=proxy.name,
-        servers=servers,
-        rotation_strategy=proxy.rotation,
-        is_active=proxy.is_active,
-        created_at=proxy.created_at,
-    )
-
-
 def _proxy_values(body: ProxyRequest | ChangeProxyRequest) -> dict[str, Any]:
     values = body.model_dump(exclude_none=True)
     if "rotation_strategy" in values:
@@ -158,24 +141,24 @@ def _proxy_values(body: ProxyRequest | ChangeProxyRequest) -> dict[str, Any]:
 
 
 @router.post("/proxies", tags=["proxies"], status_code=201, response_model=ProxyResponse)
-async def create_proxy(jay: Jay, who: Who, body: ProxyRequest) -> ProxyResponse:
+async def create_proxy(jay: Jay, who: Who, body: ProxyRequest) -> Proxy:
     """Passwords are sealed at once, and never shown again."""
-    return _proxy(await jay.crawl_settings.create_proxy(who, **_proxy_values(body)))
+    return await jay.crawl_settings.create_proxy(who, **_proxy_values(body))
 
 
 @router.get("/proxies", tags=["proxies"], response_model=ListResponse[ProxyResponse])
-async def list_proxies(jay: Jay, who: Who, limit: Limit = 100, offset: Offset = 0) -> ListResponse[ProxyResponse]:
-    return list_response(await jay.crawl_settings.proxies(who, limit=limit, offset=offset), _proxy)
+async def list_proxies(jay: Jay, who: Who, limit: Limit = 100, offset: Offset = 0) -> Page[Proxy]:
+    return await jay.crawl_settings.proxies(who, limit=limit, offset=offset)
 
 
 @router.get("/proxies/{proxy_id}", tags=["proxies"], response_model=ProxyResponse)
-async def get_proxy(jay: Jay, who: Who, proxy_id: ProxyId) -> ProxyResponse:
-    return _proxy(await jay.crawl_settings.proxy(who, proxy_id))
+async def get_proxy(jay: Jay, who: Who, proxy_id: ProxyId) -> Proxy:
+    return await jay.crawl_settings.proxy(who, proxy_id)
 
 
 @router.patch("/proxies/{proxy_id}", tags=["proxies"], response_model=ProxyResponse)
-async def change_proxy(jay: Jay, who: Who, proxy_id: ProxyId, body: ChangeProxyRequest) -> ProxyResponse:
-    return _proxy(await jay.crawl_settings.change_proxy(who, proxy_id, **_proxy_values(body)))
+async def change_proxy(jay: Jay, who: Who, proxy_id: ProxyId, body: ChangeProxyRequest) -> Proxy:
+    return await jay.crawl_settings.change_proxy(who, proxy_id, **_proxy_values(body))
 
 
 @router.delete("/proxies/{proxy_id}", tags=["proxies"], status_code=204)
@@ -184,10 +167,9 @@ async def delete_proxy(jay: Jay, who: Who, proxy_id: ProxyId) -> None:
 
 
 @router.post("/proxies/{proxy_id}/test", tags=["proxies"], response_model=list[ProxyTestResponse])
-async def check_proxy(jay: Jay, who: Who, proxy_id: ProxyId) -> list[ProxyTestResponse]:
+async def check_proxy(jay: Jay, who: Who, proxy_id: ProxyId) -> Sequence[ProxyCheck]:
     """Fetch a page through each server of a proxy."""
-    checks = await jay.crawl_settings.test_proxy(who, proxy_id)
-    return [ProxyTestResponse(url=each.url, works=each.works, message=each.message) for each in checks]
+    return await jay.crawl_settings.test_proxy(who, proxy_id)
 
 
 class HostRequest(RequestModel):
@@ -201,51 +183,39 @@ class BlockRequest(RequestModel):
 
 
 class HostResponse(BaseModel):
-    domain: str
+    domain: str = Field(validation_alias="host")
     rate_limit_rps: float
     circuit_breaker_threshold: int
-    circuit_breaker_timeout_s: int
+    circuit_breaker_timeout_s: int = Field(validation_alias="circuit_breaker_timeout_seconds")
     is_blocked: bool
     blocked_reason: str | None
     updated_at: datetime
 
 
-def _host(settings: HostSettings) -> HostResponse:
-    return HostResponse(
-        domain=settings.host,
-        rate_limit_rps=settings.rate_limit_rps,
-        circuit_breaker_threshold=settings.circuit_breaker_threshold,
-        circuit_breaker_timeout_s=settings.circuit_breaker_timeout_seconds,
-        is_blocked=settings.is_blocked,
-        blocked_reason=settings.blocked_reason,
-        updated_at=settings.updated_at,
-    )
-
-
 @router.get("/domains/{host}", tags=["hosts"], response_model=HostResponse)
-async def get_host(jay: Jay, who: Who, host: Host) -> HostResponse:
+async def get_host(jay: Jay, who: Who, host: Host) -> HostSettings:
     """How a host is treated; one for which nothing is set has the defaults."""
-    return _host(await jay.crawl_settings.host(who, host))
+    return await jay.crawl_settings.host(who, host)
 
 
 @router.put("/domains/{host}", tags=["hosts"], response_model=HostResponse)
-async def set_host(jay: Jay, who: Who, host: Host, body: HostRequest) -> HostResponse:
+async def set_host(jay: Jay, who: Who, host: Host, body: HostRequest) -> HostSettings:
     values = body.model_dump(exclude_none=True)
     if "circuit_breaker_timeout_s" in values:
         values["circuit_breaker_timeout_seconds"] = values.pop("circuit_breaker_timeout_s")
-    return _host(await jay.crawl_settings.set_host(who, host, **values))
+    return await jay.crawl_settings.set_host(who, host, **values)
 
 
 @router.post("/domains/{host}/block", tags=["hosts"], response_model=HostResponse)
-async def block_host(jay: Jay, who: Who, host: Host, body: BlockRequest | None = None) -> HostResponse:
+async def block_host(jay: Jay, who: Who, host: Host, body: BlockRequest | None = None) -> HostSettings:
     """No crawl asks this host any more; running ones hear of it within seconds."""
     reason = body.reason if body is not None else None
-    return _host(await jay.crawl_settings.set_host(who, host, is_blocked=True, blocked_reason=reason))
+    return await jay.crawl_settings.set_host(who, host, is_blocked=True, blocked_reason=reason)
 
 
 @router.post("/domains/{host}/unblock", tags=["hosts"], response_model=HostResponse)
-async def unblock_host(jay: Jay, who: Who, host: Host) -> HostResponse:
-    return _host(await jay.crawl_settings.set_host(who, host, is_blocked=False, blocked_reason=None))
+async def unblock_host(jay: Jay, who: Who, host: Host) -> HostSettings:
+    return await jay.crawl_settings.set_host(who, host, is_blocked=False, blocked_reason=None)
 
 
 class SourceRequest(RequestModel):
@@ -298,8 +268,9 @@ async def create_source(jay: Jay, who: Who, body: SourceRequest) -> SourceRespon
 
 
 @router.get("/sources", tags=["sources"], response_model=ListResponse[SourceResponse])
-async def list_sources(jay: Jay, who: Who, limit: Limit = 100, offset: Offset = 0) -> ListResponse[SourceResponse]:
-    return list_response(await jay.crawl_settings.sources(who, limit=limit, offset=offset), _source)
+async def list_sources(jay: Jay, who: Who, limit: Limit = 100, offset: Offset = 0) -> Page[SourceResponse]:
+    page = await jay.crawl_settings.sources(who, limit=limit, offset=offset)
+    return page.with_items([_source(plan) for plan in page.items])
 
 
 @router.get("/sources/{source_id}", tags=["sources"], response_model=SourceResponse)
@@ -341,9 +312,8 @@ class ClearedResponse(BaseModel):
 
 
 @router.get("/cache", tags=["cache"], response_model=CacheResponse)
-async def show_cache(jay: Jay, who: Who) -> CacheResponse:
-    stats = await jay.health.cache_stats(who)
-    return CacheResponse(entries=stats.entries, hits=stats.hits, misses=stats.misses, backend=stats.backend)
+async def show_cache(jay: Jay, who: Who) -> CacheStats:
+    return await jay.health.cache_stats(who)
 
 
 @router.delete("/cache", tags=["cache"], response_model=ClearedResponse)

@@ -5,13 +5,13 @@ from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
-from pydantic import BaseModel, Field, StrictBool, StringConstraints
+from pydantic import BaseModel, BeforeValidator, Field, StrictBool, StringConstraints
 
 from scrubjay.api.deps import Jay, Who
-from scrubjay.api.rag.ids import DeliveryId, SourceId, SourceRef, WebhookId, WebhookRef, maybe_wire, wire
-from scrubjay.api.rag.schemas import Limit, ListResponse, Offset, RequestModel, list_response
-from scrubjay.crawl.fetcher import is_secret_header
+from scrubjay.api.rag.ids import DeliveryId, SourceId, SourceRef, WebhookId, WebhookRef, WireId
+from scrubjay.api.rag.schemas import IsSet, Limit, ListResponse, Offset, RequestModel, ShownHeaders, field_values
 from scrubjay.model.crawl_limits import HeaderName, HeaderValue
+from scrubjay.model.page import Page
 from scrubjay.model.webhook import DEFAULT_EVENTS, EVENTS, Delivery, DeliveryStatus, Webhook
 from scrubjay.services.webhooks import GRACE_HOURS, HIDDEN, MAX_GRACE_HOURS, Created
 
@@ -56,19 +56,21 @@ class RotateRequest(RequestModel):
 
 
 class WebhookResponse(BaseModel):
-    """Headers that authenticate are there, and their values are hidden. The secret is never shown again."""
+    """Values of headers that authenticate are hidden. The secret is never shown again."""
 
-    id: str
-    source_id: str | None
-    job_id: str | None = Field(description="Whose `webhook_url` it is, if it belongs to one job.")
+    id: WireId
+    source_id: WireId | None = Field(validation_alias="plan_id")
+    job_id: WireId | None = Field(description="Whose `webhook_url` it is, if it belongs to one job.")
     url: str
     events: list[str]
-    headers: dict[str, str]
-    has_secret: bool
+    headers: ShownHeaders
+    has_secret: IsSet = Field(validation_alias="sealed_secret")
     previous_secret_until: datetime | None = Field(description="Until then, two secrets are valid.")
     is_active: bool
-    consecutive_failures: int
-    circuit_open: bool = Field(description="It failed so often that it is only probed now and then.")
+    consecutive_failures: int = Field(validation_alias="failures")
+    circuit_open: IsSet = Field(
+        validation_alias="circuit_opened_at", description="It failed so often that it is only probed now and then."
+    )
     next_attempt_at: datetime | None = Field(description="null: nothing waits.")
     created_at: datetime
 
@@ -78,12 +80,12 @@ class CreatedWebhookResponse(WebhookResponse):
 
 
 class DeliveryResponse(BaseModel):
-    id: str
-    webhook_id: str
-    event_id: str = Field(description="The X-Webhook-Id that was sent; the same for every attempt and replay.")
+    id: WireId
+    webhook_id: WireId
+    event_id: WireId = Field(description="The X-Webhook-Id that was sent; the same for every attempt and replay.")
     event: str
     replay: int = Field(description="0 is the first delivery of this event; each replay has the next number.")
-    job_id: str | None
+    job_id: WireId | None
     job_type: str | None
     status: DeliveryStatus
     attempts: int
@@ -94,59 +96,26 @@ class DeliveryResponse(BaseModel):
     last_attempt_at: datetime | None
     next_attempt_at: datetime | None
     created_at: datetime
-    payload: dict[str, Any] = Field(description="The body that is sent, parsed.")
-
-
-def _values(webhook: Webhook) -> dict[str, Any]:
-    shown = {name: HIDDEN if is_secret_header(name) else value for name, value in webhook.headers.items()}
-    return {
-        "id": wire(webhook.id),
-        "source_id": maybe_wire(webhook.plan_id),
-        "job_id": maybe_wire(webhook.job_id),
-        "url": webhook.url,
-        "events": list(webhook.events),
-        "headers": shown,
-        "has_secret": webhook.sealed_secret is not None,
-        "previous_secret_until": webhook.previous_secret_until,
-        "is_active": webhook.is_active,
-        "consecutive_failures": webhook.failures,
-        "circuit_open": webhook.circuit_opened_at is not None,
-        "next_attempt_at": webhook.next_attempt_at,
-        "created_at": webhook.created_at,
-    }
-
-
-def _webhook(webhook: Webhook) -> WebhookResponse:
-    return WebhookResponse(**_values(webhook))
-
-
-def _created(created: Created) -> CreatedWebhookResponse:
-    return CreatedWebhookResponse(**_values(created.webhook), secret=created.secret)
-
-
-def _delivery(delivery: Delivery) -> DeliveryResponse:
-    names = set(DeliveryResponse.model_fields) - {"id", "webhook_id", "event_id", "job_id", "payload"}
-    return DeliveryResponse(
-        id=wire(delivery.id),
-        webhook_id=wire(delivery.webhook_id),
-        event_id=wire(delivery.event_id),
-        job_id=maybe_wire(delivery.job_id),
-        payload=json.loads(delivery.body),
-        **{name: getattr(delivery, name) for name in names},
+    payload: Annotated[dict[str, Any], BeforeValidator(json.loads)] = Field(
+        validation_alias="body", description="The body that is sent, parsed."
     )
 
 
+def _with_secret(created: Created) -> dict[str, Any]:
+    return field_values(created.webhook) | {"secret": created.secret}
+
+
 @router.post("/webhooks", tags=["webhooks"], status_code=201, response_model=CreatedWebhookResponse)
-async def create_webhook(jay: Jay, who: Who, body: WebhookRequest) -> CreatedWebhookResponse:
+async def create_webhook(jay: Jay, who: Who, body: WebhookRequest) -> dict[str, Any]:
     """Have an address told of events. Its secret is in this answer and nowhere else."""
     values = body.model_dump()
-    return _created(await jay.webhooks.create(who, plan_id=values.pop("source_id"), **values))
+    return _with_secret(await jay.webhooks.create(who, plan_id=values.pop("source_id"), **values))
 
 
 @router.get("/webhooks", tags=["webhooks"], response_model=ListResponse[WebhookResponse])
-async def list_webhooks(jay: Jay, who: Who, limit: Limit = 100, offset: Offset = 0) -> ListResponse[WebhookResponse]:
+async def list_webhooks(jay: Jay, who: Who, limit: Limit = 100, offset: Offset = 0) -> Page[Webhook]:
     """Newest first."""
-    return list_response(await jay.webhooks.page(who, limit=limit, offset=offset), _webhook)
+    return await jay.webhooks.page(who, limit=limit, offset=offset)
 
 
 @router.get("/webhooks/deliveries", tags=["webhooks"], response_model=ListResponse[DeliveryResponse])
@@ -158,40 +127,39 @@ async def list_deliveries(
     event: Annotated[str | None, Query(max_length=64)] = None,
     limit: Limit = 100,
     offset: Offset = 0,
-) -> ListResponse[DeliveryResponse]:
+) -> Page[Delivery]:
     """What was sent or waits to be, newest first."""
-    page = await jay.webhooks.deliveries(
+    return await jay.webhooks.deliveries(
         who, webhook_id=webhook_id, status=status, event=event, limit=limit, offset=offset
     )
-    return list_response(page, _delivery)
 
 
 @router.get("/webhooks/deliveries/{delivery_id}", tags=["webhooks"], response_model=DeliveryResponse)
-async def get_delivery(jay: Jay, who: Who, delivery_id: DeliveryId) -> DeliveryResponse:
-    return _delivery(await jay.webhooks.delivery(who, delivery_id))
+async def get_delivery(jay: Jay, who: Who, delivery_id: DeliveryId) -> Delivery:
+    return await jay.webhooks.delivery(who, delivery_id)
 
 
 @router.post(
     "/webhooks/deliveries/{delivery_id}/replay", tags=["webhooks"], status_code=201, response_model=DeliveryResponse
 )
-async def replay_delivery(jay: Jay, who: Who, delivery_id: DeliveryId) -> DeliveryResponse:
+async def replay_delivery(jay: Jay, who: Who, delivery_id: DeliveryId) -> Delivery:
     """Send the same body once more, also if it was delivered: a new delivery at the end of the queue."""
-    return _delivery(await jay.webhooks.replay(who, delivery_id))
+    return await jay.webhooks.replay(who, delivery_id)
 
 
 @router.get("/webhooks/{webhook_id}", tags=["webhooks"], response_model=WebhookResponse)
-async def get_webhook(jay: Jay, who: Who, webhook_id: WebhookId) -> WebhookResponse:
-    return _webhook(await jay.webhooks.get(who, webhook_id))
+async def get_webhook(jay: Jay, who: Who, webhook_id: WebhookId) -> Webhook:
+    return await jay.webhooks.get(who, webhook_id)
 
 
 @router.put("/webhooks/{webhook_id}", tags=["webhooks"], response_model=WebhookResponse)
-async def change_webhook(jay: Jay, who: Who, webhook_id: WebhookId, body: ChangeWebhookRequest) -> WebhookResponse:
+async def change_webhook(jay: Jay, who: Who, webhook_id: WebhookId, body: ChangeWebhookRequest) -> Webhook:
     """Change what is given. Switched off, what waits for it has failed; switched on, its circuit is closed."""
     changes = {name: value for name, value in body.model_dump(exclude_unset=True).items() if value is not None}
     if "source_id" in body.model_fields_set:
         changes.pop("source_id", None)
         changes["plan_id"] = body.source_id
-    return _webhook(await jay.webhooks.change(who, webhook_id, **changes))
+    return await jay.webhooks.change(who, webhook_id, **changes)
 
 
 @router.delete("/webhooks/{webhook_id}", tags=["webhooks"], status_code=204)
@@ -201,30 +169,26 @@ async def delete_webhook(jay: Jay, who: Who, webhook_id: WebhookId) -> None:
 
 
 @router.post("/webhooks/{webhook_id}/rotate", tags=["webhooks"], response_model=CreatedWebhookResponse)
-async def rotate_secret(
-    jay: Jay, who: Who, webhook_id: WebhookId, body: RotateRequest | None = None
-) -> CreatedWebhookResponse:
+async def rotate_secret(jay: Jay, who: Who, webhook_id: WebhookId, body: RotateRequest | None = None) -> dict[str, Any]:
     """Another secret. For the grace time everything is signed with both."""
     values = (body or RotateRequest()).model_dump()
-    return _created(await jay.webhooks.rotate(who, webhook_id, **values))
+    return _with_secret(await jay.webhooks.rotate(who, webhook_id, **values))
 
 
 @router.post("/webhooks/{webhook_id}/test", tags=["webhooks"], response_model=DeliveryResponse)
-async def send_ping(jay: Jay, who: Who, webhook_id: WebhookId) -> DeliveryResponse:
+async def send_ping(jay: Jay, who: Who, webhook_id: WebhookId) -> Delivery:
     """Send a `ping` now, once; the answer says what came back."""
-    return _delivery(await jay.webhooks.test(who, webhook_id))
+    return await jay.webhooks.test(who, webhook_id)
 
 
 @router.post("/sources/{source_id}/webhooks", tags=["webhooks"], status_code=201, response_model=CreatedWebhookResponse)
-async def create_source_webhook(
-    jay: Jay, who: Who, source_id: SourceId, body: SourceWebhookRequest
-) -> CreatedWebhookResponse:
+async def create_source_webhook(jay: Jay, who: Who, source_id: SourceId, body: SourceWebhookRequest) -> dict[str, Any]:
     """Have an address told of events of one source."""
-    return _created(await jay.webhooks.create(who, plan_id=source_id, **body.model_dump()))
+    return _with_secret(await jay.webhooks.create(who, plan_id=source_id, **body.model_dump()))
 
 
 @router.get("/sources/{source_id}/webhooks", tags=["webhooks"], response_model=ListResponse[WebhookResponse])
 async def list_source_webhooks(
     jay: Jay, who: Who, source_id: SourceId, limit: Limit = 100, offset: Offset = 0
-) -> ListResponse[WebhookResponse]:
-    return list_response(await jay.webhooks.page(who, plan_id=source_id, limit=limit, offset=offset), _webhook)
+) -> Page[Webhook]:
+    return await jay.webhooks.page(who, plan_id=source_id, limit=limit, offset=offset)

@@ -6,7 +6,6 @@
         export = await site.list_items("Ice creams")            # .rows, .markdown, .csv, .last_modified_utc, .url, …
         async for page in site.site_pages("/SitePages"):        # .item, .title, .html, .markdown, .original_html
             ...
-        changes = await site.library_changes("/Shared Documents", since=token, known_ids=ids)  # None: list everything
 
 Whatever keeps a source from being listed is raised as FetchFailed, also in the middle of it, so that a listing which
 ends without an error is complete. `download` and `read_page` raise FetchFailed for their item alone.
@@ -14,17 +13,15 @@ Several sites of one run share their tokens: `async with TokenSource.from_settin
 `open_site(…, tokens=tokens)`.
 """
 
-from scrubjay.connectors.sharepoint.auth import AppCredentials, TokenSource
-from scrubjay.connectors.sharepoint.changes import LibraryChanges
-from scrubjay.connectors.sharepoint.client import Wait, wait_in
-from scrubjay.connectors.sharepoint.items import SharePointItem
-from scrubjay.connectors.sharepoint.lists import ListExport
-from scrubjay.connectors.sharepoint.pages import SitePage
-from scrubjay.connectors.sharepoint.site import SharePointSite, open_site
+from scrubjay.sources.sharepoint.auth import AppCredentials, TokenSource
+from scrubjay.sources.sharepoint.client import Wait, wait_in
+from scrubjay.sources.sharepoint.items import SharePointItem
+from scrubjay.sources.sharepoint.lists import ListExport
+from scrubjay.sources.sharepoint.pages import SitePage
+from scrubjay.sources.sharepoint.site import SharePointSite, open_site
 
 __all__ = [
     "AppCredentials",
-    "LibraryChanges",
     "ListExport",
     "SharePointItem",
     "SharePointSite",

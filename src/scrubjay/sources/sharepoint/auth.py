@@ -10,12 +10,12 @@ from urllib.parse import urlencode, urlsplit
 
 import stamina
 
-from scrubjay.connectors.sharepoint.certificates import read_certificate
-from scrubjay.connectors.sharepoint.refusals import explain_token_refusal
-from scrubjay.crawl.fetcher import Fetcher, FetchRequest, FetchResponse, Network
+from scrubjay.crawler.fetcher import Fetcher, FetchRequest, FetchResponse, Network
 from scrubjay.errors import FetchFailed, UrlBlocked
 from scrubjay.model.clock import utc_now
 from scrubjay.settings import Settings
+from scrubjay.sources.sharepoint.certificates import read_certificate
+from scrubjay.sources.sharepoint.refusals import explain_token_refusal
 
 ATTEMPTS = 4
 RENEWED_SECONDS = 300.0  # so long before its end a token is no longer used

@@ -13,14 +13,14 @@ from urllib.parse import quote, urlencode
 
 import stamina
 
-from scrubjay.connectors.sharepoint.auth import TokenSource
-from scrubjay.connectors.sharepoint.items import SiteAddress
-from scrubjay.connectors.sharepoint.refusals import explain_refusal
-from scrubjay.crawl.fetcher import Fetcher, FetchRequest, FetchResponse
-from scrubjay.crawl.polite import retry_after_seconds
-from scrubjay.crawl.urls import parse_url
+from scrubjay.crawler.fetcher import Fetcher, FetchRequest, FetchResponse
+from scrubjay.crawler.polite import retry_after_seconds
 from scrubjay.errors import FetchFailed, UrlBlocked, UrlInvalid
 from scrubjay.jobs.context import JobContext
+from scrubjay.model.urls import parse_url
+from scrubjay.sources.sharepoint.auth import TokenSource
+from scrubjay.sources.sharepoint.items import SiteAddress
+from scrubjay.sources.sharepoint.refusals import explain_refusal
 
 PAGE_SIZE = 5000  # SharePoint gives no more at once
 ATTEMPTS = 5
@@ -93,12 +93,6 @@ class SharePointClient:
             following = answer.get("odata.nextLink") or answer.get("@odata.nextLink")
             address = None if following is None else self._follow(str(following), subject)
 
-    async def post(self, path: str, body: Mapping[str, Any], *, subject: str) -> dict[str, Any]:
-        """An inquiry that is too long for an address; nothing is changed by it."""
-        request = self._request(self._address(path), method="POST", body=json.dumps(body).encode())
-        headers = {**request.headers, "Content-Type": "application/json;odata=nometadata"}
-        return _parse(await self._ask(replace(request, headers=headers), subject), subject)
-
     async def download(self, path: str, query: Mapping[str, str], target: Path, *, subject: str, size: int = 0) -> int:
         """Write a file to disk, however large it is; there is all of it or nothing. Its size."""
         seconds = REQUEST_SECONDS + size / _SLOWEST_BYTES_PER_SECOND
@@ -144,17 +138,13 @@ class SharePointClient:
         self,
         address: str,
         *,
-        method: str = "GET",
-        body: bytes | None = None,
         seconds: float = REQUEST_SECONDS,
         max_bytes: int = _MAX_ANSWER_BYTES,
         spool: bool = False,
     ) -> FetchRequest:
         return FetchRequest(
             url=address,
-            method=method,
             headers={"Accept": _JSON},
-            body=body,
             timeout_seconds=seconds,
             max_bytes=max_bytes,
             follow_redirects=False,

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
-from scrubjay.crawl.urls import parse_url
 from scrubjay.errors import FetchFailed, InvalidRequest
+from scrubjay.model.urls import parse_url
 
 SELECTED = "Id,UniqueId,FileLeafRef,FileRef,File/Length,Modified,FSObjType"
 _GUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")

@@ -4,8 +4,9 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from scrubjay.connectors.sharepoint.client import SharePointClient
-from scrubjay.connectors.sharepoint.items import (
+from scrubjay.errors import FetchFailed
+from scrubjay.sources.sharepoint.client import SharePointClient
+from scrubjay.sources.sharepoint.items import (
     SELECTED,
     SharePointItem,
     all_of,
@@ -15,7 +16,6 @@ from scrubjay.connectors.sharepoint.items import (
     read_guid,
     read_item,
 )
-from scrubjay.errors import FetchFailed
 
 _LIBRARY = 1  # the BaseType of lists that hold files
 _SHOWN = 10
@@ -29,7 +29,6 @@ class Library:
     title: str
     root: str  # server-relative, like the next
     folder: str
-    change_token: str | None  # where its log of changes stands now
 
     @property
     def subject(self) -> str:
@@ -52,7 +51,7 @@ async def find_library(client: SharePointClient, url_part: str, *, patient: bool
     """The library that an address is in: the one whose root is the longest beginning of it."""
     wanted = client.site.resolve(url_part)
     query = {
-        "$select": "Id,Title,BaseType,CurrentChangeToken,RootFolder/ServerRelativeUrl",
+        "$select": "Id,Title,BaseType,RootFolder/ServerRelativeUrl",
         "$expand": "RootFolder",
         "$filter": f"BaseType eq {_LIBRARY}",
     }
@@ -73,13 +72,11 @@ async def find_library(client: SharePointClient, url_part: str, *, patient: bool
 
 
 def _read_library(row: Mapping[str, Any], wanted: str) -> Library:
-    token = row.get("CurrentChangeToken") or {}
     return Library(
         read_guid(row["Id"]),
         str(row["Title"]),
         str(row["RootFolder"]["ServerRelativeUrl"]).rstrip("/"),
         wanted,
-        token.get("StringValue"),
     )
 
 

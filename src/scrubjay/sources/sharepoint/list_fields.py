@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import time
 from typing import Any
 
-from scrubjay.connectors.sharepoint.canvas import html_to_markdown
-from scrubjay.connectors.sharepoint.items import read_moment
+from scrubjay.sources.sharepoint.canvas import html_to_markdown
+from scrubjay.sources.sharepoint.items import read_moment
 
 SEPARATOR = " | "
 FIELDS_SELECTED = "InternalName,Title,TypeAsString,EntityPropertyName,Hidden,ReadOnlyField,LookupField,RichText"

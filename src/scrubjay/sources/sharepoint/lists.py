@@ -8,9 +8,10 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import quote
 
-from scrubjay.connectors.sharepoint.client import SharePointClient
-from scrubjay.connectors.sharepoint.items import all_of, format_utc, quoted, read_guid, read_moment
-from scrubjay.connectors.sharepoint.list_fields import (
+from scrubjay.errors import FetchFailed
+from scrubjay.sources.sharepoint.client import SharePointClient
+from scrubjay.sources.sharepoint.items import all_of, format_utc, quoted, read_guid, read_moment
+from scrubjay.sources.sharepoint.list_fields import (
     ATTACHMENTS,
     FIELDS_SELECTED,
     TITLE,
@@ -19,7 +20,6 @@ from scrubjay.connectors.sharepoint.list_fields import (
     show_value,
     values_of,
 )
-from scrubjay.errors import FetchFailed
 
 _LOOKUPS_PER_REQUEST = 8  # SharePoint follows twelve in one request, and has some of its own
 

@@ -4,11 +4,11 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from scrubjay.connectors.sharepoint.canvas import canvas_to_html, clean_html, html_to_markdown, write_page
-from scrubjay.connectors.sharepoint.client import SharePointClient
-from scrubjay.connectors.sharepoint.items import SELECTED, SharePointItem, quoted, read_item
-from scrubjay.connectors.sharepoint.libraries import Library, list_files
 from scrubjay.errors import ExtractionFailed, FetchFailed
+from scrubjay.sources.sharepoint.canvas import canvas_to_html, clean_html, html_to_markdown, write_page
+from scrubjay.sources.sharepoint.client import SharePointClient
+from scrubjay.sources.sharepoint.items import SELECTED, SharePointItem, quoted, read_item
+from scrubjay.sources.sharepoint.libraries import Library, list_files
 
 PAGE_TYPE = "aspx"
 _CANVAS, _WIKI, _PUBLISHING = "CanvasContent1", "WikiField", "PublishingPageContent"

@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from scrubjay.crawl.fetcher import FetchResponse
+from scrubjay.crawler.fetcher import FetchResponse
 from scrubjay.errors import FetchFailed
 from scrubjay.telemetry import redact
 

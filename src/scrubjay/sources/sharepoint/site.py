@@ -2,19 +2,18 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator
 from pathlib import Path
 
-from scrubjay.connectors.sharepoint.auth import TokenSource
-from scrubjay.connectors.sharepoint.changes import LibraryChanges, read_changes
-from scrubjay.connectors.sharepoint.client import SharePointClient, Wait, wait_quietly
-from scrubjay.connectors.sharepoint.items import SharePointItem, SiteAddress, quoted
-from scrubjay.connectors.sharepoint.libraries import Library, find_library, list_files, require_folder
-from scrubjay.connectors.sharepoint.lists import ListExport, ListState, export_list, find_list
-from scrubjay.connectors.sharepoint.pages import SitePage, list_pages, read_page
-from scrubjay.crawl.fetcher import Fetcher, Network
+from scrubjay.crawler.fetcher import Fetcher, Network
 from scrubjay.errors import FetchFailed
 from scrubjay.settings import Settings
+from scrubjay.sources.sharepoint.auth import TokenSource
+from scrubjay.sources.sharepoint.client import SharePointClient, Wait, wait_quietly
+from scrubjay.sources.sharepoint.items import SharePointItem, SiteAddress, quoted
+from scrubjay.sources.sharepoint.libraries import Library, find_library, list_files, require_folder
+from scrubjay.sources.sharepoint.lists import ListExport, ListState, export_list, find_list
+from scrubjay.sources.sharepoint.pages import SitePage, list_pages, read_page
 
 _CONTENT = "web/GetFileByServerRelativePath(DecodedUrl=@a1)/$value"
 _PAGES_AT_ONCE = 8
@@ -59,23 +58,6 @@ class SharePointSite:
         library = await self._open_library(url_part)
         async for item in list_files(self._client, library, filter, most=most):
             yield item
-
-    async def change_token(self, url_part: str) -> str | None:
-        """Where a library's log of changes stands. Ask before listing, so that nothing falls between the two."""
-        self._libraries[url_part] = library = await find_library(self._client, url_part)
-        return library.change_token
-
-    async def library_changes(
-        self,
-        url_part: str,
-        *,
-        since: str,
-        known_ids: Collection[int],
-        filter: str | None = None,  # noqa: A002
-    ) -> LibraryChanges | None:
-        """What changed since a token; None when a listing is needed or cheaper. `known_ids` are its items so far."""
-        library = await self._open_library(url_part)
-        return await read_changes(self._client, library, since, known_ids, filter)
 
     async def download(self, item: SharePointItem, target_path: Path) -> int:
         """Write a file to disk with the time of its last change. Its size; FetchFailed is about this file alone."""

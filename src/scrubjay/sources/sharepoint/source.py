@@ -6,19 +6,19 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from scrubjay.connectors.file_types import guess_content_type
-from scrubjay.connectors.sharepoint.auth import AppCredentials, TokenSource
-from scrubjay.connectors.sharepoint.client import wait_in, wait_quietly
-from scrubjay.connectors.sharepoint.items import SharePointItem, SiteAddress
-from scrubjay.connectors.sharepoint.lists import ListState
-from scrubjay.connectors.sharepoint.site import SharePointSite, open_site
-from scrubjay.connectors.source import ConnectorType, Tools
 from scrubjay.errors import FetchFailed, InvalidRequest
 from scrubjay.jobs.context import JobContext
 from scrubjay.model.clock import utc_now
 from scrubjay.model.plan import Plan
-from scrubjay.model.source import Connectivity, SourceContent, SourceItem, hash_key
+from scrubjay.model.source import Connectivity, Problem, SourceContent, SourceItem, hash_key
 from scrubjay.model.tenant import DEFAULT_TENANT_ID
+from scrubjay.sources.file_types import guess_content_type
+from scrubjay.sources.protocol import ConnectorType, Tools
+from scrubjay.sources.sharepoint.auth import AppCredentials, TokenSource
+from scrubjay.sources.sharepoint.client import wait_in, wait_quietly
+from scrubjay.sources.sharepoint.items import SharePointItem, SiteAddress
+from scrubjay.sources.sharepoint.lists import ListState
+from scrubjay.sources.sharepoint.site import SharePointSite, open_site
 
 MAX_BYTES = 1024 * 1024 * 1024
 _LIST_KEY = "list:"  # paths begin with a slash, so that no file has such a key
@@ -183,7 +183,7 @@ def _item_of(item: SharePointItem, content_type: str | None) -> SourceItem:
         content_length=item.file_size,
         etag=item.sharepoint_unique_file_id,  # another file under the same name is another one
         last_modified_at=item.modified_at,
-        unreadable=item.problem,
+        problem=None if item.problem is None else Problem("unreadable", item.problem),
     )
 
 

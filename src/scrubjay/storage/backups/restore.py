@@ -13,10 +13,10 @@ from typing import IO, Any
 from sqlalchemy import update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from scrubjay.backups.archive import END, FORMAT, MANIFEST, read_archive, read_note
-from scrubjay.backups.rows import RowWriter, find_rows, go_on_counting, kept_tables
 from scrubjay.errors import ConfigurationError, Conflict, InvalidRequest
 from scrubjay.settings import Settings
+from scrubjay.storage.backups.archive import END, FORMAT, MANIFEST, read_archive, read_note
+from scrubjay.storage.backups.rows import RowWriter, allow_idling, find_rows, go_on_counting, kept_tables
 from scrubjay.storage.blobs import BlobStore
 from scrubjay.storage.database import Database
 from scrubjay.storage.generations import GenerationRow
@@ -149,6 +149,7 @@ class BackupRestorer:
         bodies = 0
         self._mark.touch(mode=0o600)
         async with self._database.writing(long=True) as connection:
+            await allow_idling(connection)
             members = read_archive(path)
             while (member := await asyncio.to_thread(next, members, None)) is not None:
                 name, content, _ = member

@@ -34,6 +34,13 @@ async def read_snapshot(connection: AsyncConnection) -> None:
     """Let everything that this transaction reads be of one moment. SQLite's and InnoDB's do so by themselves."""
     if connection.dialect.name == "postgresql":
         await connection.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"))
+        await allow_idling(connection)
+
+
+async def allow_idling(connection: AsyncConnection) -> None:
+    """Lift PostgreSQL's idle timeout for a transaction that waits for a slow disk between its statements."""
+    if connection.dialect.name == "postgresql":
+        await connection.execute(text("SET LOCAL idle_in_transaction_session_timeout = 0"))
 
 
 async def read_lines(connection: AsyncConnection, table: Table) -> AsyncIterator[tuple[bytes, Row]]:

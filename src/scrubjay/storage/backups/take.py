@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from scrubjay import __version__
-from scrubjay.backups.archive import END, FORMAT, MANIFEST, ArchiveWriter, write_archive
-from scrubjay.backups.rows import kept_tables, named_bodies, read_lines, read_snapshot
 from scrubjay.errors import BlobMissing, ConfigurationError
 from scrubjay.model.clock import utc_now
 from scrubjay.settings import Settings
+from scrubjay.storage.backups.archive import END, FORMAT, MANIFEST, ArchiveWriter, write_archive
+from scrubjay.storage.backups.rows import kept_tables, named_bodies, read_lines, read_snapshot
 from scrubjay.storage.blobs import BlobStore
 from scrubjay.storage.database import Database
 from scrubjay.storage.home import ADMIN_KEY_FILE

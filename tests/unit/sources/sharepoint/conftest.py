@@ -9,9 +9,9 @@ import pytest_asyncio
 from tests.sharepoint_app import app_settings
 from tests.sharepoint_server import SharePointServer, StoredSite, running_sharepoint
 
-from scrubjay.connectors.sharepoint import SharePointSite, client, open_site
-from scrubjay.crawl.addresses import EgressGuard
-from scrubjay.crawl.fetcher import Network
+from scrubjay.crawler.addresses import EgressGuard
+from scrubjay.crawler.fetcher import Network
+from scrubjay.sources.sharepoint import SharePointSite, client, open_site
 
 
 @pytest.fixture(autouse=True)

@@ -11,11 +11,11 @@ from pydantic import SecretStr
 from tests.sharepoint_app import app_settings, make_certificate
 from tests.sharepoint_server import CLIENT_ID, CLIENT_SECRET, TENANT, SharePointServer, StoredSite
 
-from scrubjay.connectors.sharepoint import AppCredentials, SharePointSite, TokenSource, auth, open_site
-from scrubjay.crawl.addresses import EgressGuard
-from scrubjay.crawl.fetcher import Network
+from scrubjay.crawler.addresses import EgressGuard
+from scrubjay.crawler.fetcher import Network
 from scrubjay.errors import FetchFailed
 from scrubjay.settings import Settings, load_settings
+from scrubjay.sources.sharepoint import AppCredentials, SharePointSite, TokenSource, auth, open_site
 
 DOCUMENTS = "/Shared Documents"
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from tests.sharepoint_server import SharePointServer, StoredSite
 
-from scrubjay.connectors.sharepoint import SharePointSite, client
-from scrubjay.connectors.sharepoint.items import SiteAddress
 from scrubjay.errors import FetchFailed, InvalidRequest, JobPauseRequested
+from scrubjay.sources.sharepoint import SharePointSite, client
+from scrubjay.sources.sharepoint.items import SiteAddress
 
 DOCUMENTS = "/Shared Documents"
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from tests.sharepoint_server import SharePointServer, StoredSite
 
-from scrubjay.connectors.sharepoint import SharePointItem, SharePointSite
 from scrubjay.errors import FetchFailed
+from scrubjay.sources.sharepoint import SharePointItem, SharePointSite
 
 DOCUMENTS = "/Shared Documents"
 

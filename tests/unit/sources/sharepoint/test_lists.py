@@ -7,8 +7,8 @@ import pytest
 from tests.sharepoint_content import StoredList, column, ice_creams, person
 from tests.sharepoint_server import SharePointServer, StoredSite
 
-from scrubjay.connectors.sharepoint import SharePointSite
 from scrubjay.errors import FetchFailed
+from scrubjay.sources.sharepoint import SharePointSite
 
 ICE_CREAMS = """\
 # Ice creams

@@ -6,9 +6,9 @@ import pytest
 from tests.sharepoint_content import canvas, text_box, web_part
 from tests.sharepoint_server import SharePointServer, StoredSite
 
-from scrubjay.connectors.sharepoint import SharePointSite, SitePage
-from scrubjay.connectors.sharepoint.canvas import canvas_to_html, clean_html
 from scrubjay.errors import ExtractionFailed, FetchFailed
+from scrubjay.sources.sharepoint import SharePointSite, SitePage
+from scrubjay.sources.sharepoint.canvas import canvas_to_html, clean_html
 
 QUICK_LINKS = {
     "searchablePlainTexts": {"title": "Useful", "items[0].title": "Handbook", "items[1].title": "Menu"},

@@ -11,8 +11,8 @@ from tests.sharepoint_content import canvas, ice_creams, text_box
 from tests.sharepoint_server import CLIENT_ID, CLIENT_SECRET, TENANT, SharePointServer, StoredSite, running_sharepoint
 from tests.sources import SharePointSource, Workplace
 
-from scrubjay.connectors.sharepoint.source import SHAREPOINT
 from scrubjay.errors import FetchFailed, InvalidRequest
+from scrubjay.sources.sharepoint.source import SHAREPOINT
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -90,7 +90,8 @@ async def test_a_file_that_sharepoint_shows_without_content_is_unreadable_and_no
     async with place.opened(SHAREPOINT, **wanted(server)) as connector:
         (item,) = await place.list(connector)
 
-    assert item.unreadable is not None
+    assert item.problem is not None
+    assert not item.problem.is_gone
 
 
 async def test_a_file_above_the_limit_fails_for_itself(

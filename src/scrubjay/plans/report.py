@@ -1,0 +1,245 @@
+"""The report of a run: what became of every item, why, and what to do about it. Every door reads its state off this.
+
+Rows of `storage/operation_items.py` are the items; items that did not change have no row and are only counted. A run
+that got nothing has failed. A run that a limit cut is not complete.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from scrubjay.model.plan import Change, OperationItem, WorkState
+from scrubjay.model.source import Problem
+
+
+class ItemOutcome(StrEnum):
+    ADDED = "added"
+    CHANGED = "changed"
+    UNCHANGED = "unchanged"
+    REMOVED = "removed"
+    FAILED = "failed"
+    DENIED = "denied"  # robots.txt, a login, a block list or the egress guard does not allow it
+    SKIPPED = "skipped"  # left out on purpose: noindex, an unsupported type, a deletion that is withheld
+    CUT = "cut"  # a limit of the run left it out
+
+
+GOT = frozenset({ItemOutcome.ADDED, ItemOutcome.CHANGED, ItemOutcome.UNCHANGED, ItemOutcome.REMOVED})
+_TAKEN = {Change.ADDED: ItemOutcome.ADDED, Change.CHANGED: ItemOutcome.CHANGED, Change.DELETED: ItemOutcome.REMOVED}
+_DENIED = frozenset(
+    {
+        "robots_disallowed", "blocked_host", "blocked_address", "blocked_page", "blocked", "login_wall", "unauthorized",
+        "forbidden", "http_401", "http_403", "http_407",
+    }
+)  # fmt: skip
+_SKIPPED = frozenset({"noindex", "unsupported_type", "redirect"})
+
+_NEXT_STEPS: Mapping[str, str] = {
+    "blocked_address": "Allow the network with SCRUBJAY_ALLOWED_PRIVATE_NETWORKS if it is yours.",
+    "blocked_host": "Unblock the host in the host settings.",
+    "blocked_page": "The site blocks crawlers; use a proxy or the site's API, or crawl more slowly.",
+    "broken_file": "Check the file at its source; it cannot be opened.",
+    "circuit_open": "The host failed repeatedly; run again after its timeout, or reset it in the host settings.",
+    "connection": "Check that the host is up and reachable, then run again.",
+    "dns": "Check the spelling of the host name.",
+    "empty_page": "If a script makes the page, crawl it with the browser (--extraction browser).",
+    "encrypted": "Remove the file's password at its source.",
+    "extraction_timeout": "Raise the extraction timeout or leave the page out.",
+    "gone": "The source no longer has it; nothing to do.",
+    "login_wall": "Give credentials (--auth, --bearer, or the plan's authentication).",
+    "noindex": "The page asks not to be indexed; ignore robots rules only if the site is yours.",
+    "redirect": "Allow redirects in the plan if the target should be crawled.",
+    "redirect_loop": "Report it to the site's owner; the address never answers.",
+    "robots_disallowed": "Ask the site's owner, or ignore robots.txt if the site is yours.",
+    "robots_unreachable": "Check that the host name is right and the host is up; its robots.txt did not answer.",
+    "soft_404": "The page says that it does not exist; fix or remove the link to it.",
+    "timeout": "Raise the timeout, or run again later.",
+    "tls": "Check the host's certificate.",
+    "too_large": "Raise the maximum page size.",
+    "unsupported_type": "This content type cannot be read; exclude it by a pattern.",
+}
+_NEXT_STEPS_BY_STATUS = {
+    401: "Give credentials (--auth, --bearer, or the plan's authentication).",
+    403: "Check the credentials, or ask the site's owner for access.",
+    404: "Fix or remove the link to it.",
+    410: "The page was removed on purpose; remove the link to it.",
+    429: "Crawl more slowly (--delay-ms, --rate).",
+}
+DEFAULT_NEXT_STEP = "Run again; if it fails the same way, check the address in a browser."
+MAX_REASONS = 50
+
+
+def next_step(reason: str | None) -> str | None:
+    if reason is None:
+        return None
+    if reason.startswith("http_") and reason[5:].isdigit():
+        status = int(reason[5:])
+        default = "The server failed; run again later." if status >= 500 else "Check the address."
+        return _NEXT_STEPS_BY_STATUS.get(status, default)
+    return _NEXT_STEPS.get(reason, DEFAULT_NEXT_STEP)
+
+
+def state_of(problem: Problem) -> WorkState:
+    """What a problem that the source reported makes of an item."""
+    if problem.reason in _DENIED:
+        return WorkState.DENIED
+    return WorkState.SKIPPED if problem.reason in _SKIPPED else WorkState.FAILED
+
+
+def is_warning(reason: str | None) -> bool:
+    """Whether specification 000 counts it as a warning: a link that answers with 4xx or 5xx is no failed object."""
+    return reason is not None and (reason.startswith("http_") or reason in ("soft_404", "gone"))
+
+
+def outcome_of(change: Change, state: WorkState) -> ItemOutcome | None:
+    """What became of an item; nothing while it is still waiting."""
+    if state is WorkState.DONE:
+        return _TAKEN.get(change, ItemOutcome.UNCHANGED)
+    if state is WorkState.PENDING:
+        return None
+    return ItemOutcome(state.value)
+
+
+@dataclass(frozen=True, slots=True)
+class ReportItem:
+    """One line of a report."""
+
+    key: str
+    outcome: ItemOutcome
+    reason: str | None
+    message: str | None
+    next_step: str | None
+    http_status: int | None
+    attempts: int
+    document_id: str | None
+
+    @classmethod
+    def of(cls, item: OperationItem) -> "ReportItem | None":
+        outcome = outcome_of(item.change, item.state)
+        if outcome is None:
+            return None
+        return cls(
+            key=item.key,
+            outcome=outcome,
+            reason=item.reason,
+            message=item.error,
+            next_step=next_step(item.reason),
+            http_status=item.http_status,
+            attempts=item.attempts,
+            document_id=item.document_id,
+        )
+
+    def record(self) -> dict[str, Any]:
+        return {
+            "key": self.key,
+            "outcome": str(self.outcome),
+            "reason": self.reason,
+            "message": self.message,
+            "next_step": self.next_step,
+            "http_status": self.http_status,
+            "attempts": self.attempts,
+            "document_id": self.document_id,
+        }
+
+
+# One group of items: change, state, reason → number of items, and their bytes.
+ItemTally = Mapping[tuple[Change, WorkState, str | None], tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunReport:
+    """A run in numbers."""
+
+    counts: Mapping[ItemOutcome, int] = field(default_factory=dict)
+    reasons: Mapping[str, int] = field(default_factory=dict)  # of what was not taken in
+    warnings: int = 0  # links that answered with an error; of the failed ones
+    unwanted: int = 0  # new or changed, but the plan takes in no additions or no updates
+    limits: Mapping[str, int] = field(default_factory=dict)  # limits that were hit, and how often
+    is_complete: bool = False
+    problems: Sequence[str] = ()  # why it is not complete
+
+    @classmethod
+    def read(cls, tally: ItemTally, *, unchanged: int = 0, **facts: Any) -> "RunReport":
+        counts = dict.fromkeys(ItemOutcome, 0)
+        reasons: dict[str, int] = {}
+        warnings = unwanted = 0
+        for (change, state, reason), (number, _) in tally.items():
+            outcome = outcome_of(change, state)
+            if outcome is None:
+                continue
+            counts[outcome] += number
+            unwanted += number if outcome is ItemOutcome.SKIPPED and change in (Change.ADDED, Change.CHANGED) else 0
+            if outcome not in GOT and reason is not None:
+                reasons[reason] = reasons.get(reason, 0) + number
+                warnings += number if outcome is ItemOutcome.FAILED and is_warning(reason) else 0
+        counts[ItemOutcome.UNCHANGED] += unchanged
+        return cls(counts=counts, reasons=reasons, warnings=warnings, unwanted=unwanted, **facts)
+
+    @classmethod
+    def load(cls, stored: Mapping[str, Any] | None) -> "RunReport | None":
+        if not stored:
+            return None
+        counts = {outcome: int((stored.get("counts") or {}).get(outcome, 0)) for outcome in ItemOutcome}
+        return cls(
+            counts=counts,
+            reasons=dict(stored.get("reasons") or {}),
+            warnings=int(stored.get("warnings") or 0),
+            limits=dict(stored.get("limits") or {}),
+            is_complete=bool(stored.get("complete")),
+            problems=tuple(stored.get("problems") or ()),
+        )
+
+    def dump(self) -> dict[str, Any]:
+        most = sorted(self.reasons.items(), key=lambda entry: -entry[1])[:MAX_REASONS]
+        return {
+            "counts": {str(outcome): number for outcome, number in self.counts.items()},
+            "reasons": dict(most),
+            "warnings": self.warnings,
+            "limits": dict(self.limits),
+            "complete": self.is_complete,
+            "problems": list(self.problems),
+        }
+
+    @property
+    def got(self) -> int:
+        return sum(number for outcome, number in self.counts.items() if outcome in GOT)
+
+    @property
+    def failed(self) -> int:
+        return self.counts.get(ItemOutcome.FAILED, 0)
+
+    @property
+    def denied(self) -> int:
+        return self.counts.get(ItemOutcome.DENIED, 0)
+
+    @property
+    def objects_failed(self) -> int:
+        """Items that could not be taken in, without links that answered with an error (specification 000)."""
+        return self.failed - self.warnings
+
+    @property
+    def has_faults(self) -> bool:
+        return bool(self.failed or self.denied)
+
+    def failure(self, max_failed_share: float, first: OperationItem | None = None) -> str | None:
+        """Why the run as a whole has failed, in one sentence; nothing when it has not."""
+        if not self.got and not self.unwanted:
+            if first is not None:
+                return f"Nothing was read. {first.key}: {first.error or first.reason}"
+            return "Nothing was read: the source has no items that this plan takes in."
+        share = self.objects_failed / max(1, self.objects_failed + self.got)
+        if share > max_failed_share:
+            return (
+                f"{self.objects_failed:,} of {self.objects_failed + self.got:,} items failed, "
+                f"more than the {max_failed_share:.0%} that the plan allows."
+            )
+        return None
+
+    def summary(self) -> str:
+        """One line for logs and terminals: `12 added, 3 unchanged, 1 failed`."""
+        told = [f"{number:,} {outcome}" for outcome, number in self.counts.items() if number]
+        return ", ".join(told) or "no items"
+
+
+def report_items(items: Iterable[OperationItem]) -> list[ReportItem]:
+    return [line for item in items if (line := ReportItem.of(item)) is not None]
