@@ -2,7 +2,7 @@
 
 A simulated site of 10,000 pages whose change rates follow a Pareto distribution. All policies have the same requests
 a day, begin with one complete crawl, and know only what their own looks told them. Adaptive is the product's own
-estimate and choice (`operations/freshness.py`). Staleness is the share of pages that changed since they were looked
+estimate and choice (`plans/freshness.py`). Staleness is the share of pages that changed since they were looked
 at, averaged over time; age is how long that has been so.
 """
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from scrubjay.operations.change_rates import DEFAULT_RATE, PRIOR_CHANGES, estimate_rates, gains, staleness
+from scrubjay.plans.change_rates import DEFAULT_RATE, PRIOR_CHANGES, estimate_rates, gains, staleness
 from scrubjay.storage.ledger import MAX_INTERVALS
 
 HOUR = 3600.0

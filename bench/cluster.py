@@ -181,7 +181,7 @@ def drive_scrubjay(arguments: Sequence[str]) -> None:
 
 
 async def _crawl(home: Path, workers: int, delay_ms: int, starts: Sequence[str]) -> None:
-    from scrubjay.bootstrap import open_scrubjay
+    from scrubjay.app import open_scrubjay
     from scrubjay.model.crawl_spec import read_spec
     from scrubjay.model.job import FINISHED_STATES
     from scrubjay.settings import Settings

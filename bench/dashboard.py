@@ -20,7 +20,7 @@ from typing import Any
 import httpx
 
 from scrubjay.api.app import app_around
-from scrubjay.bootstrap import Scrubjay, open_scrubjay
+from scrubjay.app import Scrubjay, open_scrubjay
 from scrubjay.model.clock import utc_now
 from scrubjay.model.content import Chunk, Collection, Document, DocumentSource, DocumentStatus, DocumentVersion, Tag
 from scrubjay.model.ids import new_id

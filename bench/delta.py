@@ -22,8 +22,8 @@ from scrubjay.cli.context import run
 from scrubjay.model.plan import Change, Fate, LedgerEntry, Operation, OperationItem, Plan
 from scrubjay.model.source import SourceItem, hash_key
 from scrubjay.model.tenant import Tenant
-from scrubjay.operations.delta import compare
-from scrubjay.operations.listing import SortedListing
+from scrubjay.plans.delta import compare
+from scrubjay.plans.listing import SortedListing
 from scrubjay.settings import Settings
 from scrubjay.storage import schema
 from scrubjay.storage.database import Database, open_database

@@ -37,7 +37,7 @@ async def serve(home: Path, jobs: int, rate: float, seconds: float) -> None:
     import uvicorn
 
     from scrubjay.api.app import app_around
-    from scrubjay.bootstrap import open_scrubjay
+    from scrubjay.app import open_scrubjay
     from scrubjay.cli.serve import UVICORN
     from scrubjay.jobs.context import JobContext
     from scrubjay.jobs.signals import JobSignals

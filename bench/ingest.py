@@ -16,11 +16,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from scrubjay.bootstrap import open_scrubjay
+from scrubjay.app import open_scrubjay
+from scrubjay.documents import documents as ingesting
+from scrubjay.documents.ingester import Ingester
+from scrubjay.documents.texts import TextStore
 from scrubjay.extract import extract
-from scrubjay.ingest import documents as ingesting
-from scrubjay.ingest.documents import Ingester
-from scrubjay.ingest.texts import TextStore
 from scrubjay.model.content import DocumentSource, IncomingDocument
 from scrubjay.model.search import SearchRequest
 from scrubjay.settings import Settings

@@ -1,13 +1,13 @@
-"""Enqueue-to-start latency and no-op jobs per second: Scrubjay's jobs next to bare DBOS, in one run.
+"""Enqueue-to-start latency and no-op jobs per second; on PostgreSQL next to bare Procrastinate, in one run.
 
     python bench/jobs.py [--jobs 500] [--repeat 3] [--postgres postgresql://postgres@127.0.0.1/postgres]
 
-Every measurement is its own process, because DBOS is one per process. Bare DBOS is measured with its one-second
-polling (its default) and with a 50 ms polling interval; on SQLite it gets the same write-ahead log as Scrubjay.
+Every measurement is a process of its own. Procrastinate is measured where it is installed.
 """
 
 import argparse
 import asyncio
+import importlib.util
 import json
 import os
 import statistics
@@ -105,39 +105,34 @@ async def run_scrubjay(database_url: str | None, jobs: int) -> dict[str, float]:
             await database.close()
 
 
-async def run_dbos(database_url: str | None, jobs: int, polling_seconds: float) -> dict[str, float]:
-    from dbos import DBOS
-
-    from scrubjay.jobs.carrier import _sqlite_engine
+async def run_procrastinate(database_url: str, jobs: int) -> dict[str, float]:
+    """The same jobs on bare Procrastinate: `pip install procrastinate`."""
+    import procrastinate
 
     tally = Tally()
+    app = procrastinate.App(connector=procrastinate.PsycopgConnector(conninfo=database_url))
 
-    @DBOS.workflow(name="noop")
+    @app.task(name="noop")
     async def noop(key: str) -> None:
         tally.start(key)
 
-    with tempfile.TemporaryDirectory() as home:
-        config = {"name": "bare-dbos", "application_version": "1", "executor_id": "one", "log_level": "ERROR"}
-        if database_url is None:
-            from sqlalchemy import make_url
-
-            config["system_database_engine"] = _sqlite_engine(make_url(f"sqlite:///{home}/dbos.db"))
-        else:
-            config["system_database_url"] = database_url.replace("postgresql://", "postgresql+psycopg://")
-        DBOS(config=config)
-        DBOS.launch()
-        await DBOS.register_queue_async("queue", worker_concurrency=CONCURRENCY, polling_interval_sec=polling_seconds)
-        await asyncio.sleep(1.5)
+    async with app.open_async():
+        await app.schema_manager.apply_schema_async()
+        worker = asyncio.create_task(
+            app.run_worker_async(concurrency=CONCURRENCY, install_signal_handlers=False, wait=True)
+        )
 
         async def submit() -> str:
             key = uuid.uuid4().hex
-            await DBOS.enqueue_workflow_async("queue", noop, key)
+            await noop.defer_async(key=key)
             return key
 
         try:
+            await asyncio.sleep(1)
             return await measure(submit, tally, jobs)
         finally:
-            DBOS.destroy()
+            worker.cancel()
+            await asyncio.gather(worker, return_exceptions=True)
 
 
 def measure_in_process(subject: str, database_url: str | None, jobs: int) -> dict[str, float]:
@@ -174,8 +169,7 @@ def main() -> None:
     if options.subject:
         run = {
             "scrubjay": lambda: run_scrubjay(options.database, options.jobs),
-            "dbos-50ms": lambda: run_dbos(options.database, options.jobs, 0.05),
-            "dbos-1s": lambda: run_dbos(options.database, min(options.jobs, 64), 1.0),
+            "procrastinate": lambda: run_procrastinate(options.database, options.jobs),
         }[options.subject]
         print(json.dumps(uvloop.run(run())))
         return
@@ -188,11 +182,14 @@ def main() -> None:
 
 def report(backend: str, admin_url: str | None, jobs: int, repeat: int) -> None:
     print(f"\n{backend}: {jobs} no-op jobs, {CONCURRENCY} at a time, median of {repeat} runs")
-    print(f"{'':<12}{'start p50':>12}{'start max':>12}{'jobs/s':>10}{'CPU ms/job':>12}{'idle CPU':>10}")
+    print(f"{'':<14}{'start p50':>12}{'start max':>12}{'jobs/s':>10}{'CPU ms/job':>12}{'idle CPU':>10}")
     rates = {}
-    for subject in ("dbos-1s", "dbos-50ms", "scrubjay"):
+    subjects = ["scrubjay"]
+    if admin_url is not None and importlib.util.find_spec("procrastinate"):
+        subjects.insert(0, "procrastinate")
+    for subject in subjects:
         runs = []
-        for _ in range(1 if subject == "dbos-1s" else repeat):
+        for _ in range(repeat):
             url, drop = (None, lambda: None) if admin_url is None else fresh_postgres(admin_url)
             try:
                 runs.append(measure_in_process(subject, url, jobs))
@@ -201,10 +198,11 @@ def report(backend: str, admin_url: str | None, jobs: int, repeat: int) -> None:
         middle = {name: statistics.median(run[name] for run in runs) for name in runs[0]}
         rates[subject] = middle["jobs_per_second"]
         print(
-            f"{subject:<12}{middle['latency_ms_p50']:>9.1f} ms{middle['latency_ms_max']:>9.1f} ms"
+            f"{subject:<14}{middle['latency_ms_p50']:>9.1f} ms{middle['latency_ms_max']:>9.1f} ms"
             f"{middle['jobs_per_second']:>10.0f}{middle['cpu_ms_per_job']:>12.2f}{middle['idle_cpu_percent']:>9.1f}%"
         )
-    print(f"our layer costs {100 * (1 - rates['scrubjay'] / rates['dbos-50ms']):.0f} % of bare DBOS's throughput")
+    if "procrastinate" in rates:
+        print(f"jobs/s, Scrubjay ÷ bare Procrastinate: {rates['scrubjay'] / rates['procrastinate']:.2f}")
 
 
 if __name__ == "__main__":

@@ -221,7 +221,7 @@ async def measure(options: argparse.Namespace, folder: Path, database: str | Non
         "SCRUBJAY_WORKER_CONCURRENCY": str(options.crawls),
     }
     if database:
-        env |= {"SCRUBJAY_DATABASE_URL": database, "SCRUBJAY_JOBS_DATABASE_URL": database}
+        env["SCRUBJAY_DATABASE_URL"] = database
     home = folder / "home"
     keys = make_keys(home, env)
     with ExitStack() as stack:

@@ -18,19 +18,19 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from scrubjay.documents.cleanup import Cleanup
+from scrubjay.documents.ingester import Ingester
+from scrubjay.documents.texts import TextStore
 from scrubjay.errors import ConfigurationError
-from scrubjay.ingest.catalog import IndexCatalog
-from scrubjay.ingest.cleanup import Cleanup
-from scrubjay.ingest.documents import Ingester
-from scrubjay.ingest.embedder import Embedder
-from scrubjay.ingest.embedding import WordLlama
-from scrubjay.ingest.indexing import Indexer
-from scrubjay.ingest.texts import TextStore
+from scrubjay.index.catalog import IndexCatalog
+from scrubjay.index.embedder import Embedder
+from scrubjay.index.embedding import WordLlama
+from scrubjay.index.indexing import Indexer
+from scrubjay.index.opening import open_index
+from scrubjay.index.query import MAX_QUERY_CHARACTERS
 from scrubjay.model.content import DocumentSource, IncomingDocument
 from scrubjay.model.search import FusionKind, SearchMode, SearchRequest
 from scrubjay.model.tenant import Principal, Scope, Tenant
-from scrubjay.search.opening import open_index
-from scrubjay.search.query import MAX_QUERY_CHARACTERS
 from scrubjay.services.search import SearchService
 from scrubjay.services.search_cache import SearchCache
 from scrubjay.settings import Settings
@@ -196,7 +196,7 @@ def open_embedder(name: str) -> Embedder | None:
     if name == "wordllama":
         return WordLlama()
     try:
-        from scrubjay.ingest.minilm import MiniLm
+        from scrubjay.index.minilm import MiniLm
 
         return MiniLm()
     except ConfigurationError as error:

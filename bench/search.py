@@ -26,12 +26,12 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from scrubjay.index import edge
+from scrubjay.index.index import Index
+from scrubjay.index.opening import open_index
 from scrubjay.model.content import ChunkContentType, DocumentSource
 from scrubjay.model.ids import new_id
 from scrubjay.model.search import IndexPoint, KeywordQuery, SearchFilter
-from scrubjay.search import edge
-from scrubjay.search.index import Index
-from scrubjay.search.opening import open_index
 
 DIMENSIONS = 256
 VOCABULARY = 50_000
@@ -237,8 +237,8 @@ async def bench_edge(world: World, queries: int) -> None:
 def _bare_edge(path: Path, world: World) -> Bare:
     from qdrant_edge import EdgeShard, Query, QueryRequest, SparseVector
 
-    from scrubjay.search.edge_schema import tenant_only
-    from scrubjay.search.keywords import plan_keywords
+    from scrubjay.index.edge_schema import tenant_only
+    from scrubjay.index.keywords import plan_keywords
 
     shard = EdgeShard.load(str(path))
     tenant = tenant_only(world.tenant)
@@ -296,8 +296,8 @@ async def _let_learn(index: Any, world: World) -> None:
 
 
 def _bare_postgres(connection: Any, world: World) -> Bare:
-    from scrubjay.search import postgres_schema
-    from scrubjay.search.analysis import query_terms
+    from scrubjay.index import postgres_schema
+    from scrubjay.index.analysis import query_terms
 
     async def vector(question: Question) -> Any:
         query = f"""
@@ -329,7 +329,7 @@ async def _qdrant_client() -> AsyncIterator[Any]:
 
 
 async def bench_qdrant(world: World, queries: int) -> None:
-    from scrubjay.search.qdrant import QdrantIndex
+    from scrubjay.index.qdrant import QdrantIndex
 
     async with _qdrant_client() as client:
         index = await QdrantIndex.open(client, "bench", DIMENSIONS)
@@ -341,8 +341,8 @@ async def bench_qdrant(world: World, queries: int) -> None:
 def _bare_qdrant(client: Any, world: World) -> Bare:
     from qdrant_client import models
 
-    from scrubjay.search.keywords import plan_keywords
-    from scrubjay.search.qdrant_schema import tenant_only
+    from scrubjay.index.keywords import plan_keywords
+    from scrubjay.index.qdrant_schema import tenant_only
 
     async def ask(query: Any, using: str) -> Any:
         tenant = tenant_only(world.tenant)

@@ -25,10 +25,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.sharepoint_app import app_settings
 from tests.sharepoint_server import SharePointServer, running_sharepoint
 
-from scrubjay.connectors.sharepoint import SharePointItem, SharePointSite, open_site
-from scrubjay.connectors.sharepoint.client import PAGE_SIZE
-from scrubjay.crawl.addresses import EgressGuard
-from scrubjay.crawl.fetcher import Network
+from scrubjay.crawler.addresses import EgressGuard
+from scrubjay.crawler.fetcher import Network
+from scrubjay.sources.sharepoint import SharePointItem, SharePointSite, open_site
+from scrubjay.sources.sharepoint.client import PAGE_SIZE
 
 LIBRARY = "/Shared Documents"
 LARGE = "large.bin"
@@ -108,7 +108,6 @@ def changed_items(before: Mapping[int, SharePointItem], after: Iterable[SharePoi
 
 async def measure_changes(url: str, pipe: Connection, options: argparse.Namespace, folder: Path) -> None:
     async with opened(url, "/sites/demo", folder) as site:
-        token = await site.change_token(LIBRARY)
         before = {item.sharepoint_listitem_id: item async for item in site.library_items(LIBRARY)}
     assert len(before) == options.files
     pages = -(-options.files // PAGE_SIZE)
@@ -121,17 +120,6 @@ async def measure_changes(url: str, pipe: Connection, options: argparse.Namespac
         changed = changed_items(before, [item async for item in site.library_items(LIBRARY)])
         done = await download_all(site, changed, folder / "a", options.places)
     report("by listing", done, time.perf_counter() - started, pipe, bound)
-
-    started = time.perf_counter()
-    async with opened(url, "/sites/demo", folder) as site:
-        changes = await site.library_changes(LIBRARY, since=token or "", known_ids=before.keys())
-        items = (
-            changed_items(before, [item async for item in site.library_items(LIBRARY)])
-            if changes is None
-            else changes.items
-        )
-        done = await download_all(site, items, folder / "b", options.places)
-    report("by change token", done, time.perf_counter() - started, pipe, bound)
 
 
 class Memory(threading.Thread):

@@ -22,15 +22,16 @@ from ipaddress import ip_network
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from scrubjay.bootstrap import open_scrubjay
+from scrubjay.app import open_scrubjay
 from scrubjay.jobs.signals import JobSignals
 from scrubjay.model.clock import utc_now
 from scrubjay.model.watching import ItemState, Watch, WatchKind
-from scrubjay.operations.rules import read_destination
+from scrubjay.plans.begin import begin_watch_crawl
+from scrubjay.plans.rules import read_destination
 from scrubjay.settings import Settings
 from scrubjay.storage.watches import Watches, WatchItemRow, WatchItems
 from scrubjay.telemetry import configure_logging, scout_monitor_events_total
-from scrubjay.watch.opening import open_watcher
+from scrubjay.watches.opening import open_watcher
 
 ENTRIES = 20
 TEXT = "What follows is told at length, so that nobody has to look at the page behind it to know what it is about. " * 3
@@ -138,7 +139,9 @@ async def measure(options: argparse.Namespace, port: int, pipe: Connection, home
     async with open_scrubjay(settings) as jay:
         who = await jay.access.open_as_admin(home)
         destination = partial(read_destination, jay.database)
-        watcher, poller = open_watcher(jay.watches._crawler, JobSignals(jay.cache), destination)
+        watcher, poller = open_watcher(
+            jay.watches._crawler, JobSignals(jay.cache), destination, partial(begin_watch_crawl, jay.secrets)
+        )
         started = utc_now()
         async with jay.database.writing(long=True) as connection:
             for feed in range(options.feeds):
