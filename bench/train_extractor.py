@@ -22,7 +22,7 @@ import numpy as np
 import tldextract
 
 from scrubjay.extract.blocks import BlockTree, cut_blocks
-from scrubjay.extract.classifier import MODEL_PATH, TYPES, Classifier, Network, write_classifier
+from scrubjay.extract.classifier import MODEL_PATH, TYPES, Classifier, NeuralNetwork, write_classifier
 from scrubjay.extract.decoding import decode_html
 from scrubjay.extract.features import (
     Lexicon,
@@ -254,7 +254,7 @@ def judge_out_of_fold(pages: Sequence[TrainPage], features: Sequence[PageFeature
 
 def fit_network(
     rows: np.ndarray, targets: np.ndarray, weights: np.ndarray, *, hidden: Sequence[int], epochs: int, seed: int
-) -> Network:
+) -> NeuralNetwork:
     """Adam on weighted cross-entropy, with dropout and a rate that falls to nothing."""
     random = np.random.default_rng(seed)
     sizes = [rows.shape[1], *hidden, targets.shape[1]]
@@ -274,7 +274,7 @@ def fit_network(
         slopes = _slopes(rows[chosen], targets[chosen], weights[chosen], layers, biases, random)
         rate = 2e-3 * min(1, (step + 1) / 200) * (0.505 + 0.495 * np.cos(np.pi * step / steps))
         optimizer.step(slopes, rate)
-    return Network(layers, biases)
+    return NeuralNetwork(layers, biases)
 
 
 def _slopes(
@@ -339,11 +339,11 @@ class Scaling:
     def apply(self, rows: np.ndarray) -> np.ndarray:
         return np.clip((rows - self.mean) / self.deviation, -4, 4).astype(np.float32)
 
-    def into(self, network: Network) -> Network:
+    def into(self, network: NeuralNetwork) -> NeuralNetwork:
         """The network that takes features unscaled."""
         first = network.weights[0] / self.deviation[:, None]
         bias = network.biases[0] - (self.mean / self.deviation) @ network.weights[0]
-        return Network([first, *network.weights[1:]], [bias, *network.biases[1:]])
+        return NeuralNetwork([first, *network.weights[1:]], [bias, *network.biases[1:]])
 
 
 def train(pages: Sequence[TrainPage], say: Callable[[str], None] = print) -> Classifier:

@@ -119,7 +119,7 @@ from scrubjay.storage.tags import Tags
 from scrubjay.storage.tenants import Tenants
 from scrubjay.storage.turns import Turn, Turns
 from scrubjay.storage.versions import DocumentVersions
-from scrubjay.storage.vocabulary import Vocabulary, Word
+from scrubjay.storage.vocabulary import Vocabulary, VocabularyWord
 from scrubjay.storage.watches import Stories, Throttles, Watches, WatchItems
 from scrubjay.storage.webhooks import Webhooks
 from scrubjay.storage.workers import Workers
@@ -590,7 +590,9 @@ EXAMPLES: Mapping[AnyRepository, Callable[[Family], Any]] = {
     ),
     DiscardedBodies: lambda family: DiscardedBody(sha256=secrets.token_hex(32), discarded_at=MOMENT),
     Turns: lambda family: Turn(name=f"turn {secrets.token_hex(8)}", next_at=MOMENT),
-    Vocabulary: lambda family: Word(tenant_id=family.tenant_id, word=secrets.token_hex(8) + "ß世🦜", created_at=MOMENT),
+    Vocabulary: lambda family: VocabularyWord(
+        tenant_id=family.tenant_id, word=secrets.token_hex(8) + "ß世🦜", created_at=MOMENT
+    ),
     Outbox: lambda family: OutboxEvent(
         tenant_id=family.tenant_id, topic="document.changed", payload=NESTED, created_at=MOMENT,
         published_at=LATER,

@@ -23,7 +23,7 @@ from scrubjay.settings import Settings
 from scrubjay.storage.outbox import Outbox, OutboxRow
 from scrubjay.storage.watches import Watches
 from scrubjay.watches.opening import open_watcher
-from scrubjay.watches.poll import Outcome, Poller
+from scrubjay.watches.poll import Poller, PollOutcome
 from scrubjay.watches.watcher import Watcher
 
 NOON = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
@@ -113,7 +113,7 @@ class Newsroom:
         async with self.jay.database.writing() as connection:
             return await Watches(connection).update(watch.tenant_id, watch.id, **changes)
 
-    async def poll(self, watch: Watch) -> Outcome:
+    async def poll(self, watch: Watch) -> PollOutcome:
         return await self.watcher.poll_now(await self.look(watch))
 
     async def look(self, watch: Watch) -> Watch:

@@ -27,9 +27,9 @@ from scrubjay.domains.orders import (
     DOWNLOAD_KIND,
     EMBED_KIND,
     PROCESS_KIND,
-    CrawlMode,
-    CrawlOrder,
     CrawlScope,
+    DomainCrawlMode,
+    DomainCrawlOrder,
 )
 from scrubjay.errors import Conflict
 from scrubjay.extract.pool import ExtractionPool
@@ -79,8 +79,10 @@ class Librarian:
         url = f"{self.server.url}/sites/demo"
         return {"source_id": "source01", "site_url": url, "sharepoint_url_part": "/Shared Documents", "filter": ""}
 
-    async def crawl(self, mode: CrawlMode = CrawlMode.INCREMENTAL, kind: str = CRAWL_KIND, **order: Any) -> Job:
-        payload = CrawlOrder(domain_id=DOMAIN, mode=mode, **order).dump()
+    async def crawl(
+        self, mode: DomainCrawlMode = DomainCrawlMode.INCREMENTAL, kind: str = CRAWL_KIND, **order: Any
+    ) -> Job:
+        payload = DomainCrawlOrder(domain_id=DOMAIN, mode=mode, **order).dump()
         job = await self.jay.jobs.submit(self.who, kind, payload, max_retries=0)
 
         async def over() -> Job | None:
@@ -205,7 +207,7 @@ async def test_a_full_crawl_of_every_kind_of_source(librarian: Librarian, librar
         sitepage_sources=[{"source_id": "pages", "site_url": site_url, "sharepoint_url_part": "/SitePages"}],
         web_sources=[{"source_id": "web", "start_url": librarian.site.url, "max_pages": 3}],
     )
-    done = await librarian.done(CrawlMode.FULL)
+    done = await librarian.done(DomainCrawlMode.FULL)
     assert done["download"]["sources"].keys() == {"files/source01", "lists/ices", "sitepages/pages", "web/web"}
     assert (done["download"]["added"], done["download"]["failed"]) == (10, 0)
     assert done["embed"]["added"] == done["embed"]["files_metadata"] == 10
@@ -234,9 +236,9 @@ async def test_full_twice_gives_the_same_number_of_vectors_as_once(
     librarian: Librarian, library: StoredLibrary
 ) -> None:
     await librarian.found(file_sources=[librarian.file_source])
-    await librarian.done(CrawlMode.FULL)
+    await librarian.done(DomainCrawlMode.FULL)
     once = len(await librarian.stored())
-    await librarian.done(CrawlMode.FULL)
+    await librarian.done(DomainCrawlMode.FULL)
     assert len(await librarian.stored()) == once == len(NAMES)
     await librarian.agree()
 
@@ -245,14 +247,14 @@ async def test_an_incremental_crawl_takes_only_what_changed_and_removes_what_is_
     librarian: Librarian, library: StoredLibrary
 ) -> None:
     await librarian.found(file_sources=[librarian.file_source])
-    first = await librarian.done(CrawlMode.INCREMENTAL)  # nothing to compare with: everything
+    first = await librarian.done(DomainCrawlMode.INCREMENTAL)  # nothing to compare with: everything
     assert first["download"]["added"] == len(NAMES)
     library.put("Reports/new.txt", words("novelty"))
     library.put("Reports/note0.txt", words("quite other things"))
     library.remove("Reports/note1.txt")
     library.rename("Reports/note2.txt", "Reports/renamed.txt")
     downloads = len(librarian.server.asked("$value"))
-    done = await librarian.done(CrawlMode.INCREMENTAL)
+    done = await librarian.done(DomainCrawlMode.INCREMENTAL)
     counts = {name: done["download"][name] for name in ("added", "changed", "removed", "unchanged", "failed")}
     assert counts == {"added": 2, "changed": 1, "removed": 2, "unchanged": 2, "failed": 0}
     assert {name: done["embed"][name] for name in counts} == counts
@@ -264,14 +266,14 @@ async def test_an_incremental_crawl_takes_only_what_changed_and_removes_what_is_
     found = await librarian.search("What there is to say")
     assert "renamed.txt" in found
     assert not found & {"note1.txt", "note2.txt"}
-    again = await librarian.done(CrawlMode.INCREMENTAL)
+    again = await librarian.done(DomainCrawlMode.INCREMENTAL)
     assert again["download"]["unchanged"] == again["embed"]["unchanged"] == 5
 
 
 async def test_a_listing_that_fails_removes_nothing(librarian: Librarian, library: StoredLibrary) -> None:
     await librarian.found(file_sources=[librarian.file_source])
-    await librarian.done(CrawlMode.FULL)
-    for mode in CrawlMode:
+    await librarian.done(DomainCrawlMode.FULL)
+    for mode in DomainCrawlMode:
         librarian.server.fault("/items", 500, times=50)
         done = await librarian.done(mode)
         assert "files/source01" in done["download"]["errors"]
@@ -287,13 +289,13 @@ async def test_a_file_that_cannot_be_downloaded_is_a_row_without_a_path_and_is_t
 ) -> None:
     await librarian.found(file_sources=[librarian.file_source])
     librarian.server.fault("note1.txt", 403, times=50)
-    done = await librarian.done(CrawlMode.FULL)
+    done = await librarian.done(DomainCrawlMode.FULL)
     assert (done["download"]["failed"], done["embed"]["added"]) == (1, 4)
     [row] = [row for row in librarian.map(FILES_MAP) if row["sharepoint_error"]]
     assert row["file_relative_path"] == ""
     assert len(librarian.map(SHAREPOINT_MAP)) == len(librarian.map(FILES_MAP)) == len(NAMES)
     librarian.server.faults.clear()
-    done = await librarian.done(CrawlMode.INCREMENTAL)
+    done = await librarian.done(DomainCrawlMode.INCREMENTAL)
     assert (done["download"]["added"], done["embed"]["added"]) == (1, 1)
     await librarian.agree()
 
@@ -303,7 +305,7 @@ async def test_a_file_that_cannot_be_embedded_is_moved_with_its_error(
 ) -> None:
     library.put("Reports/broken.pdf", b"%PDF-1.7 not really")
     await librarian.found(file_sources=[librarian.file_source])
-    done = await librarian.done(CrawlMode.FULL)
+    done = await librarian.done(DomainCrawlMode.FULL)
     assert done["embed"]["failed"] == 1
     assert librarian.files(FAILED) == {"Reports/broken.pdf"}
     assert "Reports/broken.pdf" not in librarian.files(EMBEDDED)
@@ -311,12 +313,12 @@ async def test_a_file_that_cannot_be_embedded_is_moved_with_its_error(
     assert row["file_relative_path"] == "DOMAIN01\\01_files\\source01\\03_failed\\Reports\\broken.pdf"
     assert (row["openai_file_id"], row["vector_store_id"]) == ("", "")
     await librarian.agree()
-    again = await librarian.done(CrawlMode.INCREMENTAL)  # it is left alone until it changes
+    again = await librarian.done(DomainCrawlMode.INCREMENTAL)  # it is left alone until it changes
     assert (again["download"]["unchanged"], again["embed"]["failed"]) == (len(NAMES) + 1, 0)
     assert librarian.files(FAILED) == {"Reports/broken.pdf"}
     library.put("Reports/broken.pdf", words("something readable"))
     library.rename("Reports/broken.pdf", "Reports/mended.txt")
-    await librarian.done(CrawlMode.INCREMENTAL)
+    await librarian.done(DomainCrawlMode.INCREMENTAL)
     assert librarian.files(FAILED) == set()
     await librarian.agree()
 
@@ -324,19 +326,19 @@ async def test_a_file_that_cannot_be_embedded_is_moved_with_its_error(
 async def test_steps_scopes_and_dry_runs(librarian: Librarian, library: StoredLibrary) -> None:
     other = {"source_id": "web", "start_url": librarian.site.url, "max_pages": 2}
     await librarian.found(file_sources=[librarian.file_source], web_sources=[other])
-    dry = await librarian.done(CrawlMode.FULL, dry_run=True)
+    dry = await librarian.done(DomainCrawlMode.FULL, dry_run=True)
     assert dry["download"]["added"] == len(NAMES) + 2
     assert not (librarian.root / "crawler" / DOMAIN).exists()
     assert await librarian.stored() == {}
     only = {"scope": CrawlScope.FILES, "source_id": "source01"}
-    await librarian.done(CrawlMode.FULL, DOWNLOAD_KIND, **only)
+    await librarian.done(DomainCrawlMode.FULL, DOWNLOAD_KIND, **only)
     assert not librarian.folder("04_web", "web").exists()
-    await librarian.done(CrawlMode.FULL, PROCESS_KIND, **only)
+    await librarian.done(DomainCrawlMode.FULL, PROCESS_KIND, **only)
     assert await librarian.stored() == {}
-    await librarian.done(CrawlMode.FULL, EMBED_KIND, **only)
+    await librarian.done(DomainCrawlMode.FULL, EMBED_KIND, **only)
     await librarian.agree()
     other_store = await librarian.jay.inventory.create_vector_store(librarian.who, {"name": "elsewhere"})
-    await librarian.done(CrawlMode.INCREMENTAL, EMBED_KIND, vector_store_id=other_store["id"], **only)
+    await librarian.done(DomainCrawlMode.INCREMENTAL, EMBED_KIND, vector_store_id=other_store["id"], **only)
     assert len(await librarian.jay.inventory.all_store_files(librarian.who, other_store["id"])) == len(NAMES)
 
 
@@ -344,10 +346,10 @@ async def test_maps_that_people_broke_are_put_aside_and_everything_is_right_agai
     librarian: Librarian, library: StoredLibrary
 ) -> None:
     await librarian.found(file_sources=[librarian.file_source])
-    await librarian.done(CrawlMode.FULL)
+    await librarian.done(DomainCrawlMode.FULL)
     for name in (SHAREPOINT_MAP, FILES_MAP, VECTORSTORE_MAP):
         (librarian.folder() / name).write_bytes(b"\xff\xfe broken")
-    await librarian.done(CrawlMode.INCREMENTAL)
+    await librarian.done(DomainCrawlMode.INCREMENTAL)
     await librarian.agree()
     assert len(await librarian.stored()) == len(NAMES)
     assert len(list(librarian.folder().glob("*.broken-*"))) == 2  # of the third, nothing is ever read
@@ -357,21 +359,21 @@ async def test_maps_that_people_broke_are_put_aside_and_everything_is_right_agai
         writer = csv.DictWriter(file, COLUMNS[FILES_MAP])
         writer.writeheader()
         writer.writerows(rows)
-    await librarian.done(CrawlMode.INCREMENTAL)
+    await librarian.done(DomainCrawlMode.INCREMENTAL)
     await librarian.agree()
     assert Path("/etc/passwd").exists()
 
 
 async def test_what_somebody_added_to_the_metadata_stays(librarian: Librarian, library: StoredLibrary) -> None:
     await librarian.found(file_sources=[librarian.file_source])
-    await librarian.done(CrawlMode.FULL)
+    await librarian.done(DomainCrawlMode.FULL)
     path = librarian.root / "domains" / DOMAIN / "files_metadata.json"
     entries = librarian.metadata()
     for entry in entries:
         entry["topic"] = f"about {entry['filename']}"
     path.write_text(json.dumps(entries))
     library.rename("Reports/note0.txt", "Reports/other.txt")
-    await librarian.done(CrawlMode.INCREMENTAL)
+    await librarian.done(DomainCrawlMode.INCREMENTAL)
     topics = {entry["filename"]: entry["topic"] for entry in librarian.metadata()}
     assert topics == {"other.txt": "about note0.txt"} | {name: f"about {name}" for name in NAMES[1:]}
 
@@ -381,18 +383,18 @@ async def test_odd_names_are_kept_apart_below_the_folder(librarian: Librarian, l
     for name in odd:
         library.put(name, words(name))
     await librarian.found(file_sources=[librarian.file_source])
-    done = await librarian.done(CrawlMode.FULL)
+    done = await librarian.done(DomainCrawlMode.FULL)
     assert (done["download"]["added"], done["download"]["failed"]) == (len(NAMES) + len(odd), 0)
     await librarian.agree()
-    again = await librarian.done(CrawlMode.INCREMENTAL)
+    again = await librarian.done(DomainCrawlMode.INCREMENTAL)
     assert again["download"]["unchanged"] == len(NAMES) + len(odd)
 
 
 async def test_a_store_or_a_domain_that_is_gone_ends_the_job_in_words(librarian: Librarian) -> None:
     await librarian.found(file_sources=[librarian.file_source])
-    job = await librarian.crawl(CrawlMode.FULL, EMBED_KIND, vector_store_id="vs_nonsense")
+    job = await librarian.crawl(DomainCrawlMode.FULL, EMBED_KIND, vector_store_id="vs_nonsense")
     assert job.state is JobState.FAILED
-    payload = CrawlOrder(domain_id="NOBODYS").dump()
+    payload = DomainCrawlOrder(domain_id="NOBODYS").dump()
     job = await librarian.jay.jobs.submit(librarian.who, CRAWL_KIND, payload, max_retries=0)
 
     async def failed() -> bool:
@@ -407,7 +409,7 @@ async def test_documents_of_a_domain_have_the_urls_that_their_files_were_fetched
 ) -> None:
     web = {"source_id": "web", "start_url": librarian.site.url, "max_pages": 3}
     await librarian.found(file_sources=[librarian.file_source], web_sources=[web])
-    await librarian.done(CrawlMode.FULL)
+    await librarian.done(DomainCrawlMode.FULL)
     documents = await librarian.documents()
     listed = librarian.map(SHAREPOINT_MAP) + librarian.map(SHAREPOINT_MAP, "04_web", "web")
     assert set(documents) == {row["url"] for row in listed}
@@ -426,13 +428,13 @@ async def test_embedding_a_file_again_makes_a_version_only_if_its_content_change
     librarian: Librarian, library: StoredLibrary
 ) -> None:
     await librarian.found(file_sources=[librarian.file_source])
-    await librarian.done(CrawlMode.FULL)
+    await librarian.done(DomainCrawlMode.FULL)
     first = await librarian.documents()
-    await librarian.done(CrawlMode.FULL)
+    await librarian.done(DomainCrawlMode.FULL)
     again = await librarian.documents()
     assert {each.id: each.version for each in again.values()} == {each.id: 1 for each in first.values()}
     library.put("Reports/note0.txt", words("quite other things"))
-    await librarian.done(CrawlMode.INCREMENTAL)
+    await librarian.done(DomainCrawlMode.INCREMENTAL)
     changed = await librarian.documents()
     url = next(url for url in first if url.endswith("note0.txt"))
     assert {url: each.id for url, each in changed.items()} == {url: each.id for url, each in first.items()}
@@ -445,15 +447,15 @@ async def test_a_removed_file_retires_its_document_and_the_same_document_returns
     librarian: Librarian, library: StoredLibrary
 ) -> None:
     await librarian.found(file_sources=[librarian.file_source])
-    await librarian.done(CrawlMode.FULL)
+    await librarian.done(DomainCrawlMode.FULL)
     url = next(url for url in await librarian.documents() if url.endswith("note1.txt"))
     library.remove("Reports/note1.txt")
-    await librarian.done(CrawlMode.INCREMENTAL)
+    await librarian.done(DomainCrawlMode.INCREMENTAL)
     removed = (await librarian.documents())[url]
     assert removed.deleted_at is not None
     assert "note1.txt" not in await librarian.search("about note1")
     library.put("Reports/note1.txt", words("note1.txt"))
-    await librarian.done(CrawlMode.INCREMENTAL)
+    await librarian.done(DomainCrawlMode.INCREMENTAL)
     returned = (await librarian.documents())[url]
     assert (returned.id, returned.version, returned.deleted_at) == (removed.id, 1, None)
     await librarian.agree()
@@ -465,9 +467,9 @@ async def test_a_changed_file_that_cannot_be_read_is_a_failed_file(
 ) -> None:
     library.put("Reports/report.pdf", words("a report"))
     await librarian.found(file_sources=[librarian.file_source])
-    await librarian.done(CrawlMode.FULL)
+    await librarian.done(DomainCrawlMode.FULL)
     library.put("Reports/report.pdf", b"%PDF-1.7 not really")
-    done = await librarian.done(CrawlMode.INCREMENTAL)
+    done = await librarian.done(DomainCrawlMode.INCREMENTAL)
     assert done["embed"]["failed"] == 1
     assert librarian.files(FAILED) == {"Reports/report.pdf"}
     await librarian.agree()
@@ -478,13 +480,13 @@ async def test_two_sources_with_the_same_urls_in_one_store_do_not_replace_each_o
 ) -> None:
     second = {**librarian.file_source, "source_id": "source02"}
     await librarian.found(file_sources=[librarian.file_source, second])
-    for mode in (CrawlMode.FULL, CrawlMode.INCREMENTAL, CrawlMode.FULL):
+    for mode in (DomainCrawlMode.FULL, DomainCrawlMode.INCREMENTAL, DomainCrawlMode.FULL):
         done = await librarian.done(mode)
         assert done["embed"]["failed"] == 0
         for source in ("source01", "source02"):
             await librarian.agree("01_files", source)
     assert done["embed"]["unchanged"] == 0
-    again = await librarian.done(CrawlMode.INCREMENTAL)
+    again = await librarian.done(DomainCrawlMode.INCREMENTAL)
     assert again["embed"]["unchanged"] == 2 * len(NAMES)
 
 
@@ -498,8 +500,8 @@ async def test_files_are_embedded_by_one_job_per_fifty_and_our_markdown_is_not_e
         file_sources=[librarian.file_source],
         web_sources=[{"source_id": "web", "start_url": librarian.site.url, "max_pages": 3}],
     )
-    await librarian.done(CrawlMode.FULL, DOWNLOAD_KIND)
-    await librarian.done(CrawlMode.FULL, PROCESS_KIND)
+    await librarian.done(DomainCrawlMode.FULL, DOWNLOAD_KIND)
+    await librarian.done(DomainCrawlMode.FULL, PROCESS_KIND)
     extracted: list[str] = []
     extract = pool.extract
 
@@ -508,7 +510,7 @@ async def test_files_are_embedded_by_one_job_per_fifty_and_our_markdown_is_not_e
         return await extract(data, url=url, **options)
 
     monkeypatch.setattr(pool, "extract", count)
-    await librarian.done(CrawlMode.FULL, EMBED_KIND)
+    await librarian.done(DomainCrawlMode.FULL, EMBED_KIND)
     assert await librarian.ingest_jobs() == 3
     assert len(extracted) == 60
     assert all(url.endswith(".txt") for url in extracted)
@@ -519,10 +521,10 @@ async def test_a_renamed_domain_fetches_nothing_again_and_a_deleted_one_leaves_n
     librarian: Librarian, library: StoredLibrary
 ) -> None:
     await librarian.found(file_sources=[librarian.file_source])
-    await librarian.done(CrawlMode.FULL)
+    await librarian.done(DomainCrawlMode.FULL)
     await librarian.jay.domains.update(librarian.who, DOMAIN, {"domain_id": "OTHER01"})
     asked = len(librarian.server.asked("$value"))
-    order = CrawlOrder(domain_id="OTHER01", mode=CrawlMode.INCREMENTAL).dump()
+    order = DomainCrawlOrder(domain_id="OTHER01", mode=DomainCrawlMode.INCREMENTAL).dump()
     job = await librarian.jay.jobs.submit(librarian.who, DOWNLOAD_KIND, order, max_retries=0)
 
     async def over() -> bool:
@@ -544,7 +546,7 @@ async def test_a_renamed_domain_fetches_nothing_again_and_a_deleted_one_leaves_n
 async def test_the_download_of_a_source_is_a_run_with_a_report(librarian: Librarian, library: StoredLibrary) -> None:
     await librarian.found(file_sources=[librarian.file_source])
     librarian.server.fault("note1.txt", 403, times=50)
-    await librarian.done(CrawlMode.FULL)
+    await librarian.done(DomainCrawlMode.FULL)
     [plan] = await librarian.plans()
     async with librarian.jay.database.reading() as connection:
         operation = await Operations(connection).newest(plan.id)
@@ -559,10 +561,10 @@ async def test_the_download_of_a_source_is_a_run_with_a_report(librarian: Librar
 
 async def test_a_file_that_somebody_deleted_is_fetched_again(librarian: Librarian, library: StoredLibrary) -> None:
     await librarian.found(file_sources=[librarian.file_source])
-    await librarian.done(CrawlMode.FULL)
+    await librarian.done(DomainCrawlMode.FULL)
     (librarian.folder() / EMBEDDED / "Reports" / "note2.txt").unlink()
-    dry = await librarian.done(CrawlMode.INCREMENTAL, DOWNLOAD_KIND, dry_run=True)
-    done = await librarian.done(CrawlMode.INCREMENTAL)
+    dry = await librarian.done(DomainCrawlMode.INCREMENTAL, DOWNLOAD_KIND, dry_run=True)
+    done = await librarian.done(DomainCrawlMode.INCREMENTAL)
     for counts in (dry["download"], done["download"]):
         assert (counts["added"], counts["unchanged"], counts["removed"]) == (1, 4, 0)
     await librarian.agree()
@@ -572,16 +574,16 @@ async def test_a_changed_file_that_cannot_be_fetched_stays_as_it_was(
     librarian: Librarian, library: StoredLibrary
 ) -> None:
     await librarian.found(file_sources=[librarian.file_source])
-    await librarian.done(CrawlMode.FULL)
+    await librarian.done(DomainCrawlMode.FULL)
     library.put("Reports/note0.txt", words("quite other things"))
     librarian.server.fault("note0.txt", 403, times=50)
-    done = await librarian.done(CrawlMode.INCREMENTAL)
+    done = await librarian.done(DomainCrawlMode.INCREMENTAL)
     assert (done["download"]["failed"], done["embed"]["removed"]) == (1, 0)
     [row] = [row for row in librarian.map(FILES_MAP) if row["sharepoint_error"]]
     assert row["file_relative_path"].endswith("note0.txt")
     assert (librarian.folder() / EMBEDDED / "Reports" / "note0.txt").read_bytes() == words("note0.txt")
     librarian.server.faults.clear()
-    done = await librarian.done(CrawlMode.INCREMENTAL)
+    done = await librarian.done(DomainCrawlMode.INCREMENTAL)
     assert done["embed"]["changed"] == 1
     await librarian.agree()
     assert not [row for row in librarian.map(FILES_MAP) if row["sharepoint_error"]]
@@ -591,7 +593,7 @@ async def test_a_file_that_is_removed_while_it_is_read_stays_removed(
     librarian: Librarian, library: StoredLibrary
 ) -> None:
     await librarian.found(file_sources=[librarian.file_source])
-    await librarian.done(CrawlMode.FULL)
+    await librarian.done(DomainCrawlMode.FULL)
     document = next(iter((await librarian.documents()).values()))
     read = IncomingDocument(
         tenant_id=document.tenant_id, url=document.url, source=document.source, markdown="What was read meanwhile.",

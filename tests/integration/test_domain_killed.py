@@ -19,7 +19,7 @@ from tests.workshop import wait_until
 from scrubjay.app import open_scrubjay
 from scrubjay.domains.folders import EMBEDDED
 from scrubjay.domains.maps import SHAREPOINT_MAP
-from scrubjay.domains.orders import CRAWL_KIND, CrawlMode, CrawlOrder
+from scrubjay.domains.orders import CRAWL_KIND, DomainCrawlMode, DomainCrawlOrder
 from scrubjay.index.consistency import Consistency
 from scrubjay.model.job import JobState
 from scrubjay.model.plan import Fate
@@ -105,8 +105,8 @@ async def test_thirty_crawls_killed_at_random_moments(
                 web = {"source_id": "web", "start_url": site.url}
                 await librarian.found(file_sources=[librarian.file_source], web_sources=[web])
                 for number in range(ROUNDS):
-                    mode = CrawlMode.FULL if chance.random() < 0.3 else CrawlMode.INCREMENTAL
-                    order = CrawlOrder(domain_id="DOMAIN01", mode=mode).dump()
+                    mode = DomainCrawlMode.FULL if chance.random() < 0.3 else DomainCrawlMode.INCREMENTAL
+                    order = DomainCrawlOrder(domain_id="DOMAIN01", mode=mode).dump()
                     job = await jay.jobs.submit(librarian.who, CRAWL_KIND, order)
                     await asyncio.sleep(chance.uniform(0.0, LONGEST_SECONDS))
                     running.kill(worker)

@@ -34,7 +34,7 @@ from scrubjay.services.plans import PlanValues
 from scrubjay.settings import Settings
 from scrubjay.storage.jobs import JobRow, Jobs
 from scrubjay.storage.watches import Watches
-from scrubjay.watches.poll import Outcome, PollStatus
+from scrubjay.watches.poll import PollOutcome, PollStatus
 from scrubjay.watches.watcher import LEASE, OUR_FAULT
 
 OLD = Article("/old", "Council meets on Tuesday", published_at=NOON - timedelta(hours=5))
@@ -605,7 +605,7 @@ async def test_a_poll_that_fails_on_our_side_is_given_back_and_the_others_go_on(
     good = await room.watch(publish(site, "/good/feed", [replace(OLD, path="/else", title="Else")]))
     poll = room.poller.poll
 
-    async def trip(watch: Watch) -> Outcome:
+    async def trip(watch: Watch) -> PollOutcome:
         if watch.id == bad.id:
             raise RuntimeError("nobody thought of this")
         if watch.id == unlucky.id:

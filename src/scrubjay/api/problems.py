@@ -38,7 +38,7 @@ from scrubjay.telemetry import redact, request_id
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class HttpProblem:
     status: int
     code: str
     message: str
@@ -48,7 +48,7 @@ class Problem:
 
 PAGES = "/ui"
 FRONT = frozenset({"/", "/signin"})  # where both people and programs come
-INTERNAL = Problem(500, "INTERNAL_ERROR", "Something went wrong on our side; the log has the details.")
+INTERNAL = HttpProblem(500, "INTERNAL_ERROR", "Something went wrong on our side; the log has the details.")
 
 _STATUSES: tuple[tuple[type[ScrubjayError], int, str], ...] = (
     (InvalidRequest, 400, "VALIDATION_ERROR"),
@@ -74,7 +74,7 @@ _HTTP_CODES = {
 }
 
 
-def problem_of(error: Exception) -> Problem:
+def problem_of(error: Exception) -> HttpProblem:
     """What an exception is to the outside; anything unexpected is an internal error without details."""
     if isinstance(error, RequestValidationError | WebSocketRequestValidationError):
         return _invalid(error)
@@ -82,18 +82,20 @@ def problem_of(error: Exception) -> Problem:
         message = error.detail if isinstance(error.detail, str) else "The request could not be served."
         if error.status_code == 404 and message == "Not Found":
             message = "There is nothing at this address."
-        return Problem(error.status_code, _HTTP_CODES.get(error.status_code, "ERROR"), message, headers=error.headers)
+        return HttpProblem(
+            error.status_code, _HTTP_CODES.get(error.status_code, "ERROR"), message, headers=error.headers
+        )
     for kind, status, code in _STATUSES:
         if isinstance(error, kind):
-            return Problem(status, code, error.message, redact(error.details) or None, _headers(error))
+            return HttpProblem(status, code, error.message, redact(error.details) or None, _headers(error))
     return INTERNAL
 
 
-def _invalid(error: RequestValidationError | WebSocketRequestValidationError) -> Problem:
+def _invalid(error: RequestValidationError | WebSocketRequestValidationError) -> HttpProblem:
     """Name the field: clients get what is wrong where, without their input played back."""
     fields = [{"field": _field(item), "message": item["msg"]} for item in error.errors()]
     first = fields[0] if fields else {"field": "body", "message": "invalid"}
-    return Problem(400, "VALIDATION_ERROR", f"{first['field']}: {first['message']}", {"fields": fields})
+    return HttpProblem(400, "VALIDATION_ERROR", f"{first['field']}: {first['message']}", {"fields": fields})
 
 
 def _field(item: Mapping[str, Any]) -> str:
@@ -115,7 +117,7 @@ def _headers(error: ScrubjayError) -> Mapping[str, str] | None:
     return None
 
 
-def answer_problem(connection: HTTPConnection, problem: Problem) -> Response:
+def answer_problem(connection: HTTPConnection, problem: HttpProblem) -> Response:
     """What whoever asked gets: a program its door's shape, a person a page."""
     path = connection.url.path
     is_shared = path in FRONT or (path.startswith("/v2/") and connection.query_params.get("format") in ("html", "ui"))
@@ -130,11 +132,11 @@ def is_page(path: str) -> bool:
     return path == PAGES or path.startswith(f"{PAGES}/")
 
 
-def problem_response(path: str, problem: Problem) -> JSONResponse:
+def problem_response(path: str, problem: HttpProblem) -> JSONResponse:
     return JSONResponse(shape_for(path)(problem), status_code=problem.status, headers=dict(problem.headers or {}))
 
 
-def shape_for(path: str) -> Callable[[Problem], dict[str, Any]]:
+def shape_for(path: str) -> Callable[[HttpProblem], dict[str, Any]]:
     if path.startswith("/v1.0"):
         return _crawl_plan_shape
     if path.startswith(("/v2/", "/describe", "/query")):
@@ -144,7 +146,7 @@ def shape_for(path: str) -> Callable[[Problem], dict[str, Any]]:
     return _rag_shape
 
 
-def _rag_shape(problem: Problem) -> dict[str, Any]:
+def _rag_shape(problem: HttpProblem) -> dict[str, Any]:
     body: dict[str, Any] = {"error": problem.message, "code": problem.code}
     if problem.details:
         body["details"] = dict(problem.details)
@@ -158,7 +160,7 @@ _CRAWL_PLAN_CODES = {
 }  # fmt: skip
 
 
-def _crawl_plan_shape(problem: Problem) -> dict[str, Any]:
+def _crawl_plan_shape(problem: HttpProblem) -> dict[str, Any]:
     code = _CRAWL_PLAN_CODES.get(problem.status, "BadRequest" if problem.status < 500 else "InternalError")
     body: dict[str, Any] = {"Error": code, "Message": problem.message, "StatusCode": problem.status}
     if problem.details:
@@ -166,7 +168,7 @@ def _crawl_plan_shape(problem: Problem) -> dict[str, Any]:
     return body
 
 
-def _action_shape(problem: Problem) -> dict[str, Any]:
+def _action_shape(problem: HttpProblem) -> dict[str, Any]:
     return {"ok": False, "error": problem.message, "data": {}}
 
 
@@ -178,7 +180,7 @@ _OPENAI_TYPES = {
 }
 
 
-def _openai_shape(problem: Problem) -> dict[str, Any]:
+def _openai_shape(problem: HttpProblem) -> dict[str, Any]:
     kind = _OPENAI_TYPES.get(problem.status, "invalid_request_error" if problem.status < 500 else "server_error")
     param = (problem.details or {}).get("field")
     return {"error": {"message": problem.message, "type": kind, "param": param, "code": problem.code.lower()}}

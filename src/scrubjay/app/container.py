@@ -15,7 +15,7 @@ from scrubjay.jobs.live import EventHub
 from scrubjay.model.search import SearchAnswer, SearchRequest
 from scrubjay.model.tenant import Principal, Scope
 from scrubjay.plans.enumeration_file import EnumerationFiles
-from scrubjay.plans.retrieval import Parts
+from scrubjay.plans.retrieval import RunDependencies
 from scrubjay.plans.run import PlanRuns
 from scrubjay.plans.scheduler import PlanScheduler
 from scrubjay.services.access import Access
@@ -103,7 +103,7 @@ class Scrubjay:
     @cached_property
     def _runs(self) -> PlanRuns:
         ground = self._ground
-        parts = Parts(self.database, self.blobs, ground.crawler.pool, ground.ingester, ground.indexer)
+        parts = RunDependencies(self.database, self.blobs, ground.crawler.pool, ground.ingester, ground.indexer)
         return PlanRuns(parts, self.tools_of_connectors, self.enumeration_files, open_spool(self.settings.home))
 
     @cached_property
@@ -278,13 +278,13 @@ class Scrubjay:
     @cached_property
     def backend(self) -> "Backend":
         from scrubjay.crawler.relay import Relay
-        from scrubjay.openai.local_parts import Parts as BackendParts
+        from scrubjay.openai.local_parts import BackendDependencies
         from scrubjay.openai.opening import open_backend, open_model
 
         ground = self._ground
         relay = Relay(ground.network)
         self._closing.push_async_callback(relay.close)
-        parts = BackendParts(
+        parts = BackendDependencies(
             database=self.database,
             blobs=self.blobs,
             texts=ground.texts,

@@ -19,14 +19,13 @@ from scrubjay.crawler.page_store import (
     robots_directives,
     unpack_details,
 )
-from scrubjay.crawler.pages import Outcome
-from scrubjay.crawler.tally import Tally
-from scrubjay.extract.boilerplate import SiteMemory
+from scrubjay.crawler.pages import PageOutcome
+from scrubjay.crawler.tally import CrawlTally
+from scrubjay.extract.boilerplate import SiteBoilerplate
 from scrubjay.jobs.context import storable
-from scrubjay.model import crawling
 from scrubjay.model.clock import utc_now
 from scrubjay.model.crawl_spec import CrawlSpec
-from scrubjay.model.crawling import CrawledPage, FrontierItem, FrontierStatus, PageSeen
+from scrubjay.model.crawling import CrawledPage, FrontierItem, FrontierStatus, PageSeen, SiteMemory
 from scrubjay.model.extraction import DEFAULT_LIMITS, Anchor, Extraction, ExtractLimits
 from scrubjay.model.job import Job
 from scrubjay.model.urls import canonical_form, hash_url, normal_form
@@ -50,7 +49,7 @@ class Batch:
     pages: list[CrawledPage] = field(default_factory=list)
     seen: list[PageSeen] = field(default_factory=list)
     found: list[FrontierItem] = field(default_factory=list)
-    memories: list[crawling.SiteMemory] = field(default_factory=list)
+    memories: list[SiteMemory] = field(default_factory=list)
     counts: CrawlCounts = field(default_factory=CrawlCounts)  # for the metrics, once it is written
 
 
@@ -63,7 +62,7 @@ class BatchWriter:
         spec: CrawlSpec,
         scope_id: str,
         frontier: CrawlFrontier,
-        tally: Tally,
+        tally: CrawlTally,
         database: Database,
         limits: ExtractLimits = DEFAULT_LIMITS,
         *,
@@ -78,13 +77,13 @@ class BatchWriter:
         self._tally = tally
         self._database = database
         self._limits = limits
-        self._memories: dict[str, SiteMemory] = {}
+        self._memories: dict[str, SiteBoilerplate] = {}
         self._unsaved: set[str] = set()
-        self._evicted: list[crawling.SiteMemory] = []
+        self._evicted: list[SiteMemory] = []
         self._saved_at = time.monotonic()
         self._firsts: dict[str, str] = {}  # content → the address that had it first; the recent ones
 
-    async def prepare(self, outcomes: Sequence[Outcome], *, save_memories: bool = False) -> Batch:
+    async def prepare(self, outcomes: Sequence[PageOutcome], *, save_memories: bool = False) -> Batch:
         """What the outcomes mean, as rows. Counts them as well, so each outcome comes here once."""
         batch, now = Batch(), utc_now()
         for outcome in outcomes:
@@ -115,7 +114,7 @@ class BatchWriter:
             await SiteMemories(connection).put(memory)
         return await self._frontier.add(connection, batch.found)
 
-    def _sort(self, batch: Batch, outcome: Outcome, now: datetime) -> None:
+    def _sort(self, batch: Batch, outcome: PageOutcome, now: datetime) -> None:
         if outcome.target is not None:
             self._take_redirect(batch, outcome, outcome.target)
         elif outcome.unchanged:
@@ -125,7 +124,7 @@ class BatchWriter:
         else:
             self._take_error(batch, outcome, now)
 
-    def _take_redirect(self, batch: Batch, outcome: Outcome, target: str) -> None:
+    def _take_redirect(self, batch: Batch, outcome: PageOutcome, target: str) -> None:
         self._tally.redirects += 1
         batch.counts.note_outcome("redirected")
         item = self._frontier.redirected(outcome.item, target)
@@ -133,7 +132,7 @@ class BatchWriter:
             batch.found.append(item)
         batch.settled.append((outcome.item, FrontierStatus.COMPLETED, REDIRECT_NOTE + target))
 
-    def _take_unchanged(self, batch: Batch, outcome: Outcome, now: datetime) -> None:
+    def _take_unchanged(self, batch: Batch, outcome: PageOutcome, now: datetime) -> None:
         item, known = outcome.item, outcome.known
         self._tally.fetched += 1
         self._tally.pages += 1
@@ -154,7 +153,7 @@ class BatchWriter:
             if not (self._spec.respect_robots and "nofollow" in said):
                 batch.found += self._frontier.follow(item, details.get("links", ()))
 
-    def _take_page(self, batch: Batch, outcome: Outcome, now: datetime) -> None:
+    def _take_page(self, batch: Batch, outcome: PageOutcome, now: datetime) -> None:
         item, extraction = outcome.item, outcome.extraction
         if extraction is None:
             raise ValueError("an outcome with content has an extraction")
@@ -181,7 +180,7 @@ class BatchWriter:
         for cut in cuts:
             self._tally.count_limit(f"{cut}_per_page")
 
-    def _follow(self, outcome: Outcome, extraction: Extraction) -> list[FrontierItem]:
+    def _follow(self, outcome: PageOutcome, extraction: Extraction) -> list[FrontierItem]:
         """New work from a page's links, and from the address that it calls its own."""
         headers = () if outcome.response is None else outcome.response.headers.items()
         if self._spec.respect_robots and "nofollow" in robots_directives(extraction.metadata, headers):
@@ -192,10 +191,10 @@ class BatchWriter:
             anchors = (Anchor(canonical), *anchors)
         return self._frontier.follow(outcome.item, anchors)
 
-    def _is_elsewhere(self, outcome: Outcome, canonical: str) -> bool:
+    def _is_elsewhere(self, outcome: PageOutcome, canonical: str) -> bool:
         return hash_url(normal_form(canonical)) != outcome.item.url_hash
 
-    def _take_error(self, batch: Batch, outcome: Outcome, now: datetime) -> None:
+    def _take_error(self, batch: Batch, outcome: PageOutcome, now: datetime) -> None:
         item, error_type = outcome.item, outcome.error_type or "unknown"
         if outcome.skipped:
             self._tally.skipped += 1
@@ -229,7 +228,7 @@ class BatchWriter:
         if outcome.extraction is not None and not outcome.skipped:
             batch.found += self._follow(outcome, outcome.extraction)
 
-    def _row(self, outcome: Outcome, now: datetime) -> CrawledPage:
+    def _row(self, outcome: PageOutcome, now: datetime) -> CrawledPage:
         """What is known of a page whether or not it has content."""
         item, response = outcome.item, outcome.response
         return CrawledPage(
@@ -251,7 +250,7 @@ class BatchWriter:
             changed_at=now,
         )
 
-    def _page(self, outcome: Outcome, extraction: Extraction, now: datetime) -> CrawledPage:
+    def _page(self, outcome: PageOutcome, extraction: Extraction, now: datetime) -> CrawledPage:
         response = outcome.response
         if response is None:
             raise ValueError("an outcome with content has a response")
@@ -272,7 +271,7 @@ class BatchWriter:
             changed_at=changed_at(outcome.known, content_sha256, now),
         )
 
-    def _duplicate_of(self, outcome: Outcome, extraction: Extraction, content_sha256: str) -> str | None:
+    def _duplicate_of(self, outcome: PageOutcome, extraction: Extraction, content_sha256: str) -> str | None:
         """The address hash that this page repeats: by its own word, or by its content."""
         own = outcome.item.url_hash
         canonical = hash_url(canonical_form(outcome.item.url, extraction.metadata.get("canonical_url")))
@@ -283,7 +282,7 @@ class BatchWriter:
         first = self._firsts.setdefault(content_sha256, own)
         return None if first == own else first
 
-    async def _find_circles(self, outcomes: Sequence[Outcome]) -> None:
+    async def _find_circles(self, outcomes: Sequence[PageOutcome]) -> None:
         """A redirect back to where it came from ends nowhere: that is a failure, and not a page that is known."""
         for outcome in outcomes:
             target = outcome.target
@@ -291,7 +290,7 @@ class BatchWriter:
                 outcome.target = None
                 outcome.error_type, outcome.error = "redirect_loop", "The redirects lead in a circle."
 
-    async def _find_firsts(self, outcomes: Sequence[Outcome]) -> None:
+    async def _find_firsts(self, outcomes: Sequence[PageOutcome]) -> None:
         """Recall who had the contents of this batch first, when that was too long ago to be in memory."""
         knows_all = len(self._firsts) < MAX_FIRSTS and self._tally.pages <= len(self._firsts) + self._tally.duplicates
         if knows_all and self._job.parent_id is None:
@@ -306,12 +305,12 @@ class BatchWriter:
                 self._firsts.clear()
             self._firsts.update(found)
 
-    async def _memory(self, host: str) -> SiteMemory:
+    async def _memory(self, host: str) -> SiteBoilerplate:
         known = self._memories.get(host)
         if known is None:
             async with self._database.reading() as connection:
                 stored = await SiteMemories(connection).recall(self._job.tenant_id, host)
-            known = SiteMemory() if stored is None else SiteMemory.from_bytes(stored.memory)
+            known = SiteBoilerplate() if stored is None else SiteBoilerplate.from_bytes(stored.memory)
             if len(self._memories) >= MAX_MEMORIES:
                 self._evict(next(iter(self._memories)))
         else:
@@ -326,8 +325,8 @@ class BatchWriter:
             self._evicted.append(self._packed(host))
         del self._memories[host]
 
-    def _packed(self, host: str) -> crawling.SiteMemory:
-        return crawling.SiteMemory(
+    def _packed(self, host: str) -> SiteMemory:
+        return SiteMemory(
             scope_id=self._job.tenant_id,
             host=host,
             tenant_id=self._job.tenant_id,

@@ -29,7 +29,7 @@ _HOP_HEADERS = frozenset(
 )
 
 
-class _Refused(Exception):
+class _ProxyRefused(Exception):
     """Answered with this status and reason."""
 
     def __init__(self, status: int, reason: str) -> None:
@@ -122,7 +122,7 @@ class BrowserProxy:
             session = self._session_of(head)
             session.tasks.add(task)
             await self._serve(head, session, reader, writer)
-        except _Refused as refusal:
+        except _ProxyRefused as refusal:
             await _answer(writer, refusal)
         except asyncio.CancelledError:
             pass  # only we cancel, and then wait for the end; asyncio would log a traceback for each connection
@@ -139,12 +139,12 @@ class BrowserProxy:
         try:
             username, _, password = base64.b64decode(token, validate=True).decode().partition(":")
         except ValueError:
-            raise _Refused(407, "Proxy Authentication Required") from None
+            raise _ProxyRefused(407, "Proxy Authentication Required") from None
         if scheme.lower() == "basic" and username == _USERNAME:
             for known, session in self._sessions.items():
                 if hmac.compare_digest(known.encode(), password.encode()):
                     return session
-        raise _Refused(407, "Proxy Authentication Required")
+        raise _ProxyRefused(407, "Proxy Authentication Required")
 
     async def _serve(
         self, head: _Head, session: ProxySession, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -161,9 +161,9 @@ class BrowserProxy:
         try:
             url = parse_url(head.target)
         except UrlInvalid as error:
-            raise _Refused(400, "Bad Request") from error
+            raise _ProxyRefused(400, "Bad Request") from error
         if url.scheme != "http":
-            raise _Refused(400, "Bad Request")
+            raise _ProxyRefused(400, "Bad Request")
         body_bytes = _body_bytes(head)
         upstream, upwriter = await self._dial(url.host, url.port, session)
         try:
@@ -181,14 +181,14 @@ class BrowserProxy:
             addresses = await self._guard.resolve(host, port)
         except UrlBlocked as error:
             session.refused.add(f"{host}:{port}")
-            raise _Refused(403, "Forbidden by the egress guard") from error
+            raise _ProxyRefused(403, "Forbidden by the egress guard") from error
         except FetchFailed as error:
-            raise _Refused(502, "Name not resolved") from error
+            raise _ProxyRefused(502, "Name not resolved") from error
         for address in addresses:
             with suppress(OSError, TimeoutError):
                 async with asyncio.timeout(_CONNECT_SECONDS):
                     return await asyncio.open_connection(str(address), port)
-        raise _Refused(502, "Bad Gateway")
+        raise _ProxyRefused(502, "Bad Gateway")
 
 
 async def _end(tasks: "set[asyncio.Task[None]]") -> None:
@@ -202,17 +202,17 @@ async def _read_head(reader: asyncio.StreamReader) -> _Head:
     try:
         lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
     except asyncio.LimitOverrunError as error:
-        raise _Refused(431, "Request Header Fields Too Large") from error
+        raise _ProxyRefused(431, "Request Header Fields Too Large") from error
     parts = lines[0].split(" ")
     if any("\n" in line or "\r" in line for line in lines):
-        raise _Refused(400, "Bad Request")
+        raise _ProxyRefused(400, "Bad Request")
     if len(parts) != 3 or not parts[2].startswith("HTTP/1."):
-        raise _Refused(400, "Bad Request")
+        raise _ProxyRefused(400, "Bad Request")
     headers = []
     for line in lines[1:-2]:
         name, colon, value = line.partition(":")
         if not colon or not name or name != name.strip():
-            raise _Refused(400, "Bad Request")
+            raise _ProxyRefused(400, "Bad Request")
         headers.append((name, value.strip()))
     return _Head(parts[0].upper(), parts[1], tuple(headers))
 
@@ -222,18 +222,18 @@ def _authority(target: str) -> tuple[str, int]:
     try:
         url = parse_url(f"https://{target}/")
     except UrlInvalid as error:
-        raise _Refused(400, "Bad Request") from error
+        raise _ProxyRefused(400, "Bad Request") from error
     if url.username or url.password or not target.rpartition(":")[2].isdecimal():
-        raise _Refused(400, "Bad Request")
+        raise _ProxyRefused(400, "Bad Request")
     return url.host, url.port
 
 
 def _body_bytes(head: _Head) -> int:
     if head.get("transfer-encoding") is not None:
-        raise _Refused(411, "Length Required")
+        raise _ProxyRefused(411, "Length Required")
     length = head.get("content-length") or "0"
     if not length.isdecimal() or int(length) > _MAX_UPLOAD_BYTES:
-        raise _Refused(413, "Content Too Large")
+        raise _ProxyRefused(413, "Content Too Large")
     return int(length)
 
 
@@ -288,7 +288,7 @@ async def _relay_both(
         await asyncio.gather(*ways, return_exceptions=True)
 
 
-async def _answer(writer: asyncio.StreamWriter, refusal: _Refused) -> None:
+async def _answer(writer: asyncio.StreamWriter, refusal: _ProxyRefused) -> None:
     # With a body: without one, Chromium shows an error page of its own in place of the address.
     body = f"{refusal.reason}\n"
     lines = [f"HTTP/1.1 {refusal.status} {refusal.reason}", f"Content-Length: {len(body)}", "Connection: close"]

@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from scrubjay.crawler.relevance import Relevance
-from scrubjay.crawler.scope import Scope
+from scrubjay.crawler.scope import UrlScope
 from scrubjay.crawler.shard import Shard
 from scrubjay.crawler.traps import TrapMemory, find_trap, strip_session
 from scrubjay.model.clock import utc_now
@@ -80,7 +80,7 @@ class CrawlFrontier:
     """One run's view of a job's frontier. Only its `window` of leased URLs is ever in memory."""
 
     def __init__(
-        self, job_id: str, spec: CrawlSpec, scope: Scope, shard: Shard | None = None, *, goes_on: bool = False
+        self, job_id: str, spec: CrawlSpec, scope: UrlScope, shard: Shard | None = None, *, goes_on: bool = False
     ) -> None:
         self.scope = scope
         self._shard = shard

@@ -19,11 +19,11 @@ from scrubjay.crawler.batch import Batch, BatchWriter, settle_duplicates
 from scrubjay.crawler.frontier import CrawlFrontier
 from scrubjay.crawler.page_events import CrawlTeller, NewEvents
 from scrubjay.crawler.page_store import stored_extraction
-from scrubjay.crawler.pages import Outcome, PageFetcher
-from scrubjay.crawler.scope import Scope
+from scrubjay.crawler.pages import PageFetcher, PageOutcome
+from scrubjay.crawler.scope import UrlScope
 from scrubjay.crawler.seeds import SitemapSeeds
 from scrubjay.crawler.shard import Shard
-from scrubjay.crawler.tally import Tally, name_limits
+from scrubjay.crawler.tally import CrawlTally, name_limits
 from scrubjay.errors import Conflict, JobHandedBack, JobInterrupted, JobTakenOver, Unavailable
 from scrubjay.jobs.context import JobContext
 from scrubjay.model.crawl_spec import CrawlMode, CrawlSpec
@@ -90,8 +90,8 @@ class WebCrawl:
         self._scope_id = scope_id
         self._pages = pages
         state = context.state
-        self.tally = Tally.load(state.get("tally"), every_host=spec.max_pages_per_host is not None)
-        scope = Scope(state.get("roots") or spec.start_urls, spec.extent, spec.include, spec.exclude)
+        self.tally = CrawlTally.load(state.get("tally"), every_host=spec.max_pages_per_host is not None)
+        scope = UrlScope(state.get("roots") or spec.start_urls, spec.extent, spec.include, spec.exclude)
         self._frontier = CrawlFrontier(context.job.id, spec, scope, shard, goes_on=context.job.run > 1)
         kept = guide is not None and guide.keeps_documents
         self._teller = CrawlTeller(self.tally, kept=kept)
@@ -107,8 +107,8 @@ class WebCrawl:
         self._news = asyncio.Event()
         self._seeds = SitemapSeeds(context, spec, pages, self._frontier, self._news)
         self._seeded = bool(state.get("seeded")) or not self._seeds.wanted
-        self._working: dict[asyncio.Task[Outcome], FrontierItem] = {}
-        self._done: list[Outcome] = []
+        self._working: dict[asyncio.Task[PageOutcome], FrontierItem] = {}
+        self._done: list[PageOutcome] = []
         self._exhausted = False
         self._outage: Unavailable | None = None
         self._progressed = False
@@ -279,7 +279,7 @@ class WebCrawl:
         self.tally.discovered += await self._frontier.add_mail(connection)
         await shard.ask_for_pages(connection, free - self._room())
 
-    async def _prepare(self, *, save_memories: bool = False) -> tuple[Sequence[Outcome], Batch]:
+    async def _prepare(self, *, save_memories: bool = False) -> tuple[Sequence[PageOutcome], Batch]:
         """All that is done and found by now, as one batch. Whatever fails from here on ends the run."""
         done, self._done = self._done, []
         self._seeded = self._seeded or self._seeds.finished
@@ -354,7 +354,7 @@ class WebCrawl:
         self._working[task] = item
         task.add_done_callback(self._put_down)
 
-    def _put_down(self, task: asyncio.Task[Outcome]) -> None:
+    def _put_down(self, task: asyncio.Task[PageOutcome]) -> None:
         item = self._working.pop(task)
         if task.cancelled():
             return
@@ -366,7 +366,7 @@ class WebCrawl:
         if error is not None:
             # A fault of ours must not end the crawl, nor be taken for the page's own.
             self._context.note("crawl.fault", url=item.url, error=f"{type(error).__name__}: {error}")
-            outcome = Outcome(item=item, error_type="internal", error=f"{type(error).__name__}: {error}"[:500])
+            outcome = PageOutcome(item=item, error_type="internal", error=f"{type(error).__name__}: {error}"[:500])
         else:
             outcome = task.result()
         self._done.append(outcome)
@@ -418,7 +418,7 @@ class WebCrawl:
         total = max(self.tally.fetched, min(self._spec.max_pages, self.tally.fetched + self.tally.queued))
         await self._context.progress(self.tally.fetched, total, "crawling", **self.tally.facts())
 
-    def _last_words(self, done: Sequence[Outcome]) -> NewEvents:
+    def _last_words(self, done: Sequence[PageOutcome]) -> NewEvents:
         return [*self._teller.of_pages(done), *self._teller.of_hosts(all_of_them=True)]
 
     async def _summary(self) -> dict[str, Any]:

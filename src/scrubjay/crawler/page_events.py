@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from scrubjay.crawler.pages import Outcome
-from scrubjay.crawler.tally import HostTally, Tally
+from scrubjay.crawler.pages import PageOutcome
+from scrubjay.crawler.tally import CrawlTally, HostTally
 from scrubjay.model.content import IngestOutcome
 
 PAGE_EVENT = "article.processed"
@@ -30,16 +30,16 @@ STATUSES: Mapping[IngestOutcome, str] = {
 class CrawlTeller:
     """Knows what was told, so that a host is told of only when it has news."""
 
-    def __init__(self, tally: Tally, *, kept: bool) -> None:
+    def __init__(self, tally: CrawlTally, *, kept: bool) -> None:
         self._tally = tally
         self._kept = kept  # pages become documents, and are told of when they have
         self._told_at = 0.0
         self._told: dict[str, HostTally] = {}
 
-    def of_pages(self, outcomes: Sequence[Outcome]) -> NewEvents:
+    def of_pages(self, outcomes: Sequence[PageOutcome]) -> NewEvents:
         return [event for outcome in outcomes if (event := self._of_page(outcome)) is not None]
 
-    def _of_page(self, outcome: Outcome) -> tuple[str, Mapping[str, Any]] | None:
+    def _of_page(self, outcome: PageOutcome) -> tuple[str, Mapping[str, Any]] | None:
         if outcome.target is not None or outcome.skipped:
             return None
         facts: dict[str, Any] = {"url": outcome.item.url, "domain": outcome.item.host}

@@ -13,7 +13,7 @@ from scrubjay.crawler.page_extractor import PageExtractor
 from scrubjay.crawler.page_store import extraction_label, is_fixed_by_bytes, is_reusable, robots_directives
 from scrubjay.crawler.polite import PoliteFetcher
 from scrubjay.crawler.robots import Robots, RobotsVerdict
-from scrubjay.crawler.tally import Tally
+from scrubjay.crawler.tally import CrawlTally
 from scrubjay.errors import (
     CircuitOpen,
     ExtractionFailed,
@@ -53,7 +53,7 @@ _VERDICT_ERRORS = {
 
 
 @dataclass(slots=True, kw_only=True)
-class Outcome:
+class PageOutcome:
     """What became of one URL. Exactly one of these is true: it has content, an error, a target, or is unchanged."""
 
     item: FrontierItem
@@ -91,7 +91,7 @@ class PageFetcher:
     blobs: BlobStore
     max_sitemap_urls: int = 1_000_000
     recall: Callable[[KnownPage], Awaitable[Extraction | None]] | None = None  # reads a stored page's extraction
-    tally: Tally = field(default_factory=Tally)
+    tally: CrawlTally = field(default_factory=CrawlTally)
     _answered: set[str] = field(default_factory=set)  # hosts that gave this run an answer
 
     def worth_holding(self, host: str) -> int:
@@ -101,7 +101,7 @@ class PageFetcher:
 
     async def process(
         self, item: FrontierItem, known: KnownPage | None, elsewhere: Sequence[KnownPage] = ()
-    ) -> Outcome:
+    ) -> PageOutcome:
         """What becomes of one URL; patient with a cache, database or blob store that is away for a while.
 
         `known` is the page as this scope stored it, `elsewhere` as other scopes did.
@@ -111,9 +111,9 @@ class PageFetcher:
 
     async def _process_once(
         self, item: FrontierItem, known: KnownPage | None, elsewhere: Sequence[KnownPage], patience: "_Patience"
-    ) -> Outcome:
+    ) -> PageOutcome:
         started = time.perf_counter()
-        outcome = Outcome(item=item, known=known, elsewhere=elsewhere)
+        outcome = PageOutcome(item=item, known=known, elsewhere=elsewhere)
         try:
             with span("crawl page", server__address=item.host, crawl__depth=item.depth):
                 await self._process(outcome, patience)
@@ -126,7 +126,7 @@ class PageFetcher:
         outcome.duration_ms = int(1000 * (time.perf_counter() - started))
         return outcome
 
-    async def _process(self, outcome: Outcome, patience: "_Patience") -> None:
+    async def _process(self, outcome: PageOutcome, patience: "_Patience") -> None:
         item = outcome.item
         await give_way()
         await self.polite.politeness.require_open(item.host)
@@ -163,7 +163,7 @@ class PageFetcher:
             return False
         return hash_url(normal_form(redirect_target(response).text)) == item.url_hash
 
-    async def _obey_robots(self, outcome: Outcome, url: str) -> bool:
+    async def _obey_robots(self, outcome: PageOutcome, url: str) -> bool:
         robots, item = self.robots, outcome.item
         if robots is None:
             return True
@@ -196,7 +196,7 @@ class PageFetcher:
                 await asyncio.sleep(error.wait_seconds + 0.01)
         return await attempt()
 
-    async def _request(self, outcome: Outcome) -> FetchRequest:
+    async def _request(self, outcome: PageOutcome) -> FetchRequest:
         spec, known = self.spec, outcome.known
         conditional = known is not None and not spec.refresh and self._can_reuse(known)
         if known is not None and conditional and spec.keep_originals:
@@ -216,16 +216,16 @@ class PageFetcher:
     def _can_reuse(self, known: KnownPage) -> bool:
         return is_reusable(known, extraction_label(self.spec), self.options.limits)
 
-    def _has_same_text(self, known: KnownPage, outcome: Outcome) -> bool:
+    def _has_same_text(self, known: KnownPage, outcome: PageOutcome) -> bool:
         return known.body_sha256 == outcome.body_sha256 and self._can_reuse(known)
 
-    async def _recall_text(self, outcome: Outcome) -> Extraction | None:
+    async def _recall_text(self, outcome: PageOutcome) -> Extraction | None:
         """The text that another scope stored for the same bytes: one more extraction could give another one, because
         more is known of the site's boilerplate by now."""
         same = next((page for page in outcome.elsewhere if self._has_same_text(page, outcome)), None)
         return None if same is None or self.recall is None else await self.recall(same)
 
-    def _settle_by_status(self, outcome: Outcome, response: FetchResponse) -> bool:
+    def _settle_by_status(self, outcome: PageOutcome, response: FetchResponse) -> bool:
         """Whether the answer's head already says what becomes of the URL."""
         if response.not_modified and outcome.asked_for_changes:
             outcome.unchanged = True
@@ -237,7 +237,7 @@ class PageFetcher:
             return False
         return True
 
-    def _settle_redirect(self, outcome: Outcome, response: FetchResponse) -> None:
+    def _settle_redirect(self, outcome: PageOutcome, response: FetchResponse) -> None:
         if not self.spec.follow_redirects:
             outcome.error_type, outcome.error = "redirect", "It redirects, and redirects are not followed."
             outcome.skipped = True
@@ -246,7 +246,7 @@ class PageFetcher:
             raise FetchFailed(f"More than {self.spec.max_redirects} redirects.", error_type="too_many_redirects")
         outcome.target = redirect_target(response).text
 
-    async def _take_content(self, outcome: Outcome, response: FetchResponse, patience: "_Patience") -> None:
+    async def _take_content(self, outcome: PageOutcome, response: FetchResponse, patience: "_Patience") -> None:
         outcome.body_sha256 = await _hash_body(response)
         if self.spec.keep_originals:
             # Patient here too, so that a page is not fetched again because it could not be kept.
@@ -268,7 +268,7 @@ class PageFetcher:
         )
         self._judge(outcome, response)
 
-    def _judge(self, outcome: Outcome, response: FetchResponse) -> None:
+    def _judge(self, outcome: PageOutcome, response: FetchResponse) -> None:
         """A wall, a shell or an error page is told as what it is, not as content."""
         extraction = outcome.extraction
         if extraction is None:

@@ -17,7 +17,7 @@ _NEVER_PAGES = re.compile(
 _FILE_NAME = re.compile(r"\.[A-Za-z][A-Za-z0-9]*$")  # `intro.html`, but not `3.12`
 
 
-class Scope:
+class UrlScope:
     """Decides about addresses in the form in which they would be fetched."""
 
     def __init__(

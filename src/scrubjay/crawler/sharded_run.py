@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from scrubjay.crawler.batch import settle_duplicates
 from scrubjay.crawler.shard import FOR_PAGES, shard_job_id
-from scrubjay.crawler.tally import Tally, name_limits, sum_counts
+from scrubjay.crawler.tally import CrawlTally, name_limits, sum_counts
 from scrubjay.errors import Conflict, JobCancelRequested, JobFailedForGood, JobPauseRequested
 from scrubjay.jobs import control
 from scrubjay.jobs.context import JobContext
@@ -45,7 +45,7 @@ class ShardedRun:
         self._scope_id = scope_id
         self._database = database
         self._count = spec.effective_shards
-        self._tally = Tally.load(context.state.get("tally"), every_host=spec.max_pages_per_host is not None)
+        self._tally = CrawlTally.load(context.state.get("tally"), every_host=spec.max_pages_per_host is not None)
         self._relayed: dict[str, int] = dict(context.state.get("relayed") or {})  # events of shards that were told here
         self._is_over = False
         self._started_at = time.monotonic()

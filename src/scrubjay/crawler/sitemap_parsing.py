@@ -78,7 +78,7 @@ def parse_sitemap(source: bytes | Path, url: str, *, truncated: bool = False) ->
 
 
 def _parse(source: bytes | Path, url: str, *, mend: bool) -> ParsedSitemap:
-    reading = _Reading(url)
+    reading = _SitemapHandler(url)
     try:
         chunks = _limit(_unpack(_chunks(source)))
         first = next(chunks, b"")
@@ -95,7 +95,7 @@ def _parse(source: bytes | Path, url: str, *, mend: bool) -> ParsedSitemap:
     return reading.finish()
 
 
-class _Reading:
+class _SitemapHandler:
     """The state of reading one file: expat calls it for every start, text and end."""
 
     def __init__(self, url: str) -> None:

@@ -28,7 +28,7 @@ def sum_counts(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
 
 
 def name_limits(
-    spec: CrawlSpec, tally: "Tally", left: int, refused: Mapping[str, int], *, timed_out: bool
+    spec: CrawlSpec, tally: "CrawlTally", left: int, refused: Mapping[str, int], *, timed_out: bool
 ) -> dict[str, int]:
     """The limits of the whole crawl that were hit, each with the number of links it left out."""
     traps = sum(count for reason, count in refused.items() if reason.startswith("trap:"))
@@ -47,7 +47,7 @@ class HostTally:
 
 
 @dataclass(slots=True)
-class Tally:
+class CrawlTally:
     """`pages` counts pages with content, new or unchanged; `fetched` everything that was asked for."""
 
     fetched: int = 0
@@ -70,7 +70,7 @@ class Tally:
     _recent: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=200))
 
     @classmethod
-    def load(cls, stored: Mapping[str, Any] | None, *, every_host: bool = False) -> "Tally":
+    def load(cls, stored: Mapping[str, Any] | None, *, every_host: bool = False) -> "CrawlTally":
         facts = dict(stored or {})
         hosts = {host: HostTally(**numbers) for host, numbers in facts.pop("hosts", {}).items()}
         return cls(**facts, hosts=hosts, max_hosts=MAX_LIMITED_HOSTS if every_host else MAX_HOSTS)

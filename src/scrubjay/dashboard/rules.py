@@ -63,7 +63,7 @@ NAMES = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Page:
+class _RulesPage:
     """What every answer about rules is made with."""
 
     request: Request
@@ -165,7 +165,7 @@ async def _list(
 async def new_rule(request: Request, jay: Jay, visitor: Looking) -> Response:
     """The form for a new rule."""
     require(visitor.who, Scope.WRITE)
-    return await _Page(request, jay, visitor).form(None)
+    return await _RulesPage(request, jay, visitor).form(None)
 
 
 @router.post("/settings/rules")
@@ -175,7 +175,7 @@ async def create_rule(request: Request, jay: Jay, order: Ordering) -> Response:
     try:
         await jay.rules.create(order.who, _read(order))
     except REFUSALS as error:
-        return await _Page(request, jay, order.visitor).form(None, order, error)
+        return await _RulesPage(request, jay, order.visitor).form(None, order, error)
     return RedirectResponse(f"{HERE}?done=created", status_code=303)
 
 
@@ -183,7 +183,7 @@ async def create_rule(request: Request, jay: Jay, order: Ordering) -> Response:
 async def edit_rule(request: Request, jay: Jay, visitor: Looking, rule_id: RuleId) -> Response:
     """The form of a rule that there is."""
     require(visitor.who, Scope.WRITE)
-    return await _Page(request, jay, visitor).form(await jay.rules.get(visitor.who, rule_id))
+    return await _RulesPage(request, jay, visitor).form(await jay.rules.get(visitor.who, rule_id))
 
 
 @router.post("/settings/rules/{rule_id}/edit")
@@ -194,7 +194,7 @@ async def save_rule(request: Request, jay: Jay, order: Ordering, rule_id: RuleId
     try:
         await jay.rules.update(order.who, rule_id, _read(order, rule))
     except REFUSALS as error:
-        return await _Page(request, jay, order.visitor).form(rule, order, error)
+        return await _RulesPage(request, jay, order.visitor).form(rule, order, error)
     return RedirectResponse(f"{HERE}?done=saved", status_code=303)
 
 

@@ -33,7 +33,7 @@ class Tokenizer(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class ChunkSpan:
     """A chunk to be: a span of the text, its place in the structure, and what is embedded before it."""
 
     start: int
@@ -44,7 +44,7 @@ class Span:
     context: str | None = None
 
 
-def cut(text: str, options: ChunkingOptions, tokenizer: Tokenizer) -> list[Span]:
+def cut(text: str, options: ChunkingOptions, tokenizer: Tokenizer) -> list[ChunkSpan]:
     """The chunks of a text, in order. Text without anything to read has none."""
     size = min(options.chunk_size, tokenizer.max_tokens)
     limits = _Limits(size, min(options.overlap, size // 2), min(options.min_size, size // 2))
@@ -70,11 +70,11 @@ class _Counted:
     tokens: int
 
 
-def _by_structure(text: str, options: ChunkingOptions, limits: _Limits, tokenizer: Tokenizer) -> list[Span]:
+def _by_structure(text: str, options: ChunkingOptions, limits: _Limits, tokenizer: Tokenizer) -> list[ChunkSpan]:
     return _pack(_count(text, split_units(text), tokenizer, limits.size), limits)
 
 
-def _by_sentence(text: str, options: ChunkingOptions, limits: _Limits, tokenizer: Tokenizer) -> list[Span]:
+def _by_sentence(text: str, options: ChunkingOptions, limits: _Limits, tokenizer: Tokenizer) -> list[ChunkSpan]:
     units = []
     for unit in split_units(text):
         for start, end in split_sentences(text, unit.start, unit.end):
@@ -82,10 +82,10 @@ def _by_sentence(text: str, options: ChunkingOptions, limits: _Limits, tokenizer
     return _pack(_count(text, units, tokenizer, limits.size), limits)
 
 
-def _by_regex(text: str, options: ChunkingOptions, limits: _Limits, tokenizer: Tokenizer) -> list[Span]:
+def _by_regex(text: str, options: ChunkingOptions, limits: _Limits, tokenizer: Tokenizer) -> list[ChunkSpan]:
     """Between the matches of a pattern; what is too long is cut at sentences. RE2 knows no endless search."""
     pattern = compile_pattern(options.pattern or "")
-    spans: list[Span] = []
+    spans: list[ChunkSpan] = []
     begin = 0
     for start, end in [*(match.span() for match in pattern.finditer(text)), (len(text), len(text))]:
         if end == start and start < len(text):
@@ -108,10 +108,10 @@ def compile_pattern(pattern: str) -> Any:
         raise InvalidRequest(message, field="chunking.pattern") from error
 
 
-def _by_fixed(text: str, options: ChunkingOptions, limits: _Limits, tokenizer: Tokenizer) -> list[Span]:
+def _by_fixed(text: str, options: ChunkingOptions, limits: _Limits, tokenizer: Tokenizer) -> list[ChunkSpan]:
     """Windows of so many tokens, whatever stands in them."""
     starts = list(_all_starts(text, tokenizer))
-    spans: list[Span] = []
+    spans: list[ChunkSpan] = []
     units = split_units(text)
     firsts = [unit.start for unit in units]
     for at in range(0, len(starts), limits.size - limits.overlap):
@@ -119,21 +119,21 @@ def _by_fixed(text: str, options: ChunkingOptions, limits: _Limits, tokenizer: T
         begin, end = starts[at], starts[following] if following < len(starts) else len(text)
         for trimmed in _trim(text, begin, end):
             unit = units[max(0, bisect_left(firsts, trimmed[0] + 1) - 1)]
-            spans.append(Span(*trimmed, min(limits.size, len(starts) - at), unit.section, unit.kind))
+            spans.append(ChunkSpan(*trimmed, min(limits.size, len(starts) - at), unit.section, unit.kind))
         if following >= len(starts):
             break
     return spans
 
 
-def _with_table_rows(text: str, options: ChunkingOptions, limits: _Limits, tokenizer: Tokenizer) -> list[Span]:
+def _with_table_rows(text: str, options: ChunkingOptions, limits: _Limits, tokenizer: Tokenizer) -> list[ChunkSpan]:
     counted = _count(text, split_units(text), tokenizer, limits.size)
-    spans: list[Span] = []
+    spans: list[ChunkSpan] = []
     for is_table, run in _runs(counted, lambda unit: unit.kind is ChunkContentType.TABLE):
         spans += _row_groups(run, options.row_group_size, limits) if is_table else _pack(run, limits)
     return spans
 
 
-def _row_groups(rows: Sequence[_Counted], size: int, limits: _Limits) -> list[Span]:
+def _row_groups(rows: Sequence[_Counted], size: int, limits: _Limits) -> list[ChunkSpan]:
     """The header with the first rows, then so many rows at a time with the header as their context."""
     data = next((number for number, row in enumerate(rows) if row.unit.table_header), len(rows))
     groups: list[list[_Counted]] = [list(rows[: data + size])]
@@ -145,16 +145,16 @@ def _row_groups(rows: Sequence[_Counted], size: int, limits: _Limits) -> list[Sp
     return spans
 
 
-def _with_whole_lists(text: str, options: ChunkingOptions, limits: _Limits, tokenizer: Tokenizer) -> list[Span]:
+def _with_whole_lists(text: str, options: ChunkingOptions, limits: _Limits, tokenizer: Tokenizer) -> list[ChunkSpan]:
     counted = _count(text, split_units(text), tokenizer, limits.size)
     roomy = replace(limits, size=min(limits.size * WHOLE_LIST_FACTOR, tokenizer.max_tokens), overlap=0)
-    spans: list[Span] = []
+    spans: list[ChunkSpan] = []
     for is_list, run in _runs(counted, lambda unit: unit.kind is ChunkContentType.LIST):
         spans += _pack(run, roomy if is_list else limits)
     return spans
 
 
-_STRATEGIES: dict[ChunkStrategy, Callable[[str, ChunkingOptions, _Limits, Tokenizer], list[Span]]] = {
+_STRATEGIES: dict[ChunkStrategy, Callable[[str, ChunkingOptions, _Limits, Tokenizer], list[ChunkSpan]]] = {
     ChunkStrategy.STRUCTURE: _by_structure,
     ChunkStrategy.FIXED: _by_fixed,
     ChunkStrategy.SENTENCE: _by_sentence,
@@ -177,7 +177,7 @@ def _runs(counted: Sequence[_Counted], belongs: Callable[[Unit], bool]) -> Itera
         start = at
 
 
-def _pack(counted: Sequence[_Counted], limits: _Limits) -> list[Span]:
+def _pack(counted: Sequence[_Counted], limits: _Limits) -> list[ChunkSpan]:
     """Fill chunks with units, as full as they get, each beginning with the end of the one before."""
     groups: list[_Group] = []
     group, tokens = _Group(0, 0, 0), 0
@@ -243,14 +243,14 @@ def _overlapped(counted: Sequence[_Counted], before: _Group, at: int, limits: _L
     return first
 
 
-def _span(chosen: Sequence[_Counted], own: Unit) -> Span:
+def _span(chosen: Sequence[_Counted], own: Unit) -> ChunkSpan:
     """`own` is the first unit that is not repeated from the chunk before."""
     units = [item.unit for item in chosen]
     weights: dict[ChunkContentType, int] = {}
     for unit in units:
         if not unit.is_heading:
             weights[unit.kind] = weights.get(unit.kind, 0) + unit.end - unit.start
-    return Span(
+    return ChunkSpan(
         start=units[0].start,
         end=units[-1].end,
         token_count=max(1, sum(item.tokens for item in chosen)),

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from scrubjay.documents.chunking import Span
+from scrubjay.documents.chunking import ChunkSpan
 from scrubjay.documents.texts import hash_text, storable_text
 from scrubjay.model.content import Content, Document, DocumentSource, IncomingDocument
 from scrubjay.model.urls import canonical_form, host_of, normalize_url, registrable_domain
@@ -46,7 +46,7 @@ class Prepared:
     digest: str
     own_url: str  # the normal form of the URL that the content was read from
     content: Content | None = None
-    spans: tuple[Span, ...] = ()
+    spans: tuple[ChunkSpan, ...] = ()
     milliseconds: float = 0.0
     error: str | None = None
 

@@ -10,7 +10,7 @@ from scrubjay.domains.orders import (
     EMBED_KIND,
     KIND_OF,
     PROCESS_KIND,
-    CrawlOrder,
+    DomainCrawlOrder,
     DomainSteps,
 )
 from scrubjay.errors import InvalidRequest, JobFailedForGood, NotFound
@@ -26,7 +26,7 @@ STEPS_OF: Mapping[str, tuple[str, ...]] = {
     CRAWL_KIND: ("download", "process", "embed"),
 }
 MAX_ERROR = 2000
-Step = Callable[[JobContext, CrawlOrder], Awaitable[Mapping[str, Any]]]
+Step = Callable[[JobContext, DomainCrawlOrder], Awaitable[Mapping[str, Any]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class DomainCrawlJobs:
 
     async def run(self, context: JobContext) -> Mapping[str, Any]:
         try:
-            order = CrawlOrder.read(context.payload)
+            order = DomainCrawlOrder.read(context.payload)
         except InvalidRequest as error:
             raise JobFailedForGood(error.message) from error
         await _require_alone(context, order.domain_id)

@@ -47,7 +47,7 @@ def _check_address(value: str) -> str:
 Address = Annotated[str, StringConstraints(max_length=2000), AfterValidator(_check_address)]
 
 
-class Source(BaseModel):
+class DomainSource(BaseModel):
     """What every source has. Keys that we do not know stay as somebody wrote them."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
@@ -64,7 +64,7 @@ class Source(BaseModel):
         return value
 
 
-class FileSource(Source):
+class FileSource(DomainSource):
     """A document library, or a folder in it; `filter` is OData."""
 
     site_url: Address
@@ -72,7 +72,7 @@ class FileSource(Source):
     filter: Line = ""
 
 
-class ListSource(Source):
+class ListSource(DomainSource):
     site_url: Address
     list_name: Line = Field(min_length=1)
     filter: Line = ""
@@ -82,7 +82,7 @@ class SitePageSource(FileSource):
     """A library of site pages."""
 
 
-class WebSource(Source):
+class WebSource(DomainSource):
     """A web site. Beside `start_url`, the settings of a crawl (`max_pages`, `include`, …) may stand here."""
 
     start_url: Address
@@ -135,7 +135,7 @@ class Definition(BaseModel):
         """As it is written: known keys in their order, then those that somebody added."""
         return self.model_dump(mode="json")
 
-    def sources(self, scope: CrawlScope, source_id: str | None = None) -> Iterator[tuple[CrawlScope, Source]]:
+    def sources(self, scope: CrawlScope, source_id: str | None = None) -> Iterator[tuple[CrawlScope, DomainSource]]:
         """The sources that a crawl is about."""
         for kind, listed in _LIST_OF.items():
             if scope in (CrawlScope.ALL, kind):

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from scrubjay.domains.definition import Source
+from scrubjay.domains.definition import DomainSource
 from scrubjay.domains.folders import EMBEDDED, ORIGINALS, SourceFolder
 from scrubjay.domains.maps import FILES_MAP, SHAREPOINT_MAP, Row, moment_columns, read_map, write_map
-from scrubjay.domains.orders import CrawlMode, CrawlScope
+from scrubjay.domains.orders import CrawlScope, DomainCrawlMode
 from scrubjay.domains.remote import ListedRow, Remote, local_paths
 from scrubjay.errors import ExtractionFailed, FetchFailed, Unavailable, UrlBlocked
 from scrubjay.jobs.context import JobContext
@@ -40,10 +40,10 @@ class SourceDownload:
 
     context: JobContext
     folder: SourceFolder
-    source: Source
+    source: DomainSource
     remote: Remote
     plan_id: str
-    mode: CrawlMode
+    mode: DomainCrawlMode
     _places: dict[str, tuple[Row, str]] = field(default_factory=dict)  # row and local path, by address
 
     async def listed(self, *, is_complete: bool) -> None:
@@ -57,7 +57,7 @@ class SourceDownload:
 
     async def lost(self, rows: Sequence[ListedRow]) -> set[str]:
         """Keys of what is fetched whatever the ledger says: its file or its row is gone, or everything is asked for."""
-        if self.mode is CrawlMode.FULL:
+        if self.mode is DomainCrawlMode.FULL:
             return {self.key_hash(each.row) for each in rows if each.is_seen}
         known = await self._read_files_map()
         if known is None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from scrubjay.domains.definition import Source
+from scrubjay.domains.definition import DomainSource
 from scrubjay.domains.folders import EMBEDDED, FAILED, FOLDER_OF, ORIGINALS, SOURCE_TYPE_OF, SourceFolder
 from scrubjay.domains.maps import (
     FILES_MAP,
@@ -27,7 +27,7 @@ from scrubjay.domains.maps import (
     read_map,
     write_map,
 )
-from scrubjay.domains.orders import CrawlMode
+from scrubjay.domains.orders import DomainCrawlMode
 from scrubjay.domains.remote import local_paths
 from scrubjay.errors import InvalidRequest, NotFound
 from scrubjay.jobs.context import JobContext
@@ -54,7 +54,7 @@ class SourceEmbedding:
     context: JobContext
     backend: Backend
     folder: SourceFolder
-    source: Source
+    source: DomainSource
     store_id: str
     dry_run: bool
     _rows: dict[str, Row] = field(default_factory=dict)  # of vectorstore_map.csv, by path
@@ -68,7 +68,7 @@ class SourceEmbedding:
     def _name(self) -> str:
         return f"{self.folder.domain_id}/{FOLDER_OF[self.folder.kind]}/{self.folder.source_id}"
 
-    async def run(self, mode: CrawlMode) -> Mapping[str, int]:
+    async def run(self, mode: DomainCrawlMode) -> Mapping[str, int]:
         files = await self._read(FILES_MAP)
         if files is None:
             await self.context.log(f"Source '{self.folder.source_id}' has no files_map.csv; download it first.")
@@ -127,12 +127,12 @@ class SourceEmbedding:
         }
 
     def _compare(
-        self, wanted: Mapping[str, Row], pending: set[str], mode: CrawlMode
+        self, wanted: Mapping[str, Row], pending: set[str], mode: DomainCrawlMode
     ) -> tuple[list[str], list[str], list[str]]:
         known = {path: row for path, row in self._rows.items() if row["openai_file_id"]}
         added = [path for path in wanted if path not in known]
         both = [path for path in wanted if path in known]
-        changed = [path for path in both if mode is CrawlMode.FULL or not is_same_file(wanted[path], known[path])]
+        changed = [path for path in both if mode is DomainCrawlMode.FULL or not is_same_file(wanted[path], known[path])]
         removed = [path for path in self._rows if path not in wanted and path not in pending and not self._failed(path)]
         return added, changed, removed
 
@@ -301,7 +301,7 @@ class SourceEmbedding:
         self._written_at = time.monotonic()
 
 
-def embedded_paths(folder: SourceFolder, source: Source, rows: Sequence[Row]) -> list[str]:
+def embedded_paths(folder: SourceFolder, source: DomainSource, rows: Sequence[Row]) -> list[str]:
     """From where the files that SharePoint lists are embedded, as map files write it."""
     local = local_paths(folder.kind, source, rows)
     processed = map(folder.processed_of, local) if folder.has_originals else local

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from scrubjay.domains.definition import Source
+from scrubjay.domains.definition import DomainSource
 from scrubjay.domains.embed import embedded_paths
 from scrubjay.domains.folders import SOURCE_TYPE_OF, SourceFolder
 from scrubjay.domains.maps import SHAREPOINT_MAP, VECTORSTORE_MAP, read_map
@@ -19,7 +19,7 @@ KEYS = (
 )  # fmt: skip
 
 
-def write_metadata(domain_folder: Path, sources: Iterable[tuple[SourceFolder, Source]]) -> int:
+def write_metadata(domain_folder: Path, sources: Iterable[tuple[SourceFolder, DomainSource]]) -> int:
     """Write the file anew; returns how many entries it has. Keys that we do not know are carried over by unique id."""
     path = domain_folder / METADATA
     before = _by_id(path)
@@ -34,7 +34,7 @@ def write_metadata(domain_folder: Path, sources: Iterable[tuple[SourceFolder, So
     return len(entries)
 
 
-def _entries(folder: SourceFolder, source: Source) -> Iterable[dict[str, Any]]:
+def _entries(folder: SourceFolder, source: DomainSource) -> Iterable[dict[str, Any]]:
     rows, _ = read_map(folder.path, VECTORSTORE_MAP)
     listed, _ = read_map(folder.path, SHAREPOINT_MAP)
     facts = dict(zip(embedded_paths(folder, source, listed or []), listed or [], strict=True))

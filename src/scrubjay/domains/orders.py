@@ -24,7 +24,7 @@ KIND_OF: Mapping[str, str] = {  # by the action that starts it
 }
 
 
-class CrawlMode(StrEnum):
+class DomainCrawlMode(StrEnum):
     FULL = "full"  # everything anew; what was there before goes first
     INCREMENTAL = "incremental"  # changes only; full where there is nothing to compare with
 
@@ -40,11 +40,11 @@ class CrawlScope(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CrawlOrder:
+class DomainCrawlOrder:
     """The payload of a domain's job. `source_id` goes with a scope other than all."""
 
     domain_id: str
-    mode: CrawlMode = CrawlMode.FULL
+    mode: DomainCrawlMode = DomainCrawlMode.FULL
     scope: CrawlScope = CrawlScope.ALL
     source_id: str | None = None
     vector_store_id: str | None = None  # instead of the domain's own; for embedding
@@ -61,11 +61,11 @@ class CrawlOrder:
         }
 
     @classmethod
-    def read(cls, payload: Mapping[str, Any]) -> "CrawlOrder":
+    def read(cls, payload: Mapping[str, Any]) -> "DomainCrawlOrder":
         try:
             return cls(
                 domain_id=str(payload["domain_id"]),
-                mode=CrawlMode(payload.get("mode", CrawlMode.FULL)),
+                mode=DomainCrawlMode(payload.get("mode", DomainCrawlMode.FULL)),
                 scope=CrawlScope(payload.get("scope", CrawlScope.ALL)),
                 source_id=payload.get("source_id"),
                 vector_store_id=payload.get("vector_store_id"),
@@ -84,11 +84,11 @@ class DomainSteps(Protocol):
     `context.checkpoint({**context.state, "download": {…}})`. The tenant is `context.job.tenant_id`.
     """
 
-    async def download(self, context: JobContext, order: CrawlOrder) -> Mapping[str, Any]:
+    async def download(self, context: JobContext, order: DomainCrawlOrder) -> Mapping[str, Any]:
         """Sources → local storage, with `sharepoint_map.csv` and `files_map.csv`."""
 
-    async def process(self, context: JobContext, order: CrawlOrder) -> Mapping[str, Any]:
+    async def process(self, context: JobContext, order: DomainCrawlOrder) -> Mapping[str, Any]:
         """Originals of lists and site pages → text that is embedded."""
 
-    async def embed(self, context: JobContext, order: CrawlOrder) -> Mapping[str, Any]:
+    async def embed(self, context: JobContext, order: DomainCrawlOrder) -> Mapping[str, Any]:
         """Local storage → vector store, with `vectorstore_map.csv` and `files_metadata.json`."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from scrubjay.domains.folders import EMBEDDED, FAILED, ORIGINALS, SourceFolder
 from scrubjay.domains.maps import FILES_MAP, Row, read_map, write_map
-from scrubjay.domains.orders import CrawlMode, CrawlScope
+from scrubjay.domains.orders import CrawlScope, DomainCrawlMode
 from scrubjay.domains.remote import TITLE_MARK
 from scrubjay.errors import ExtractionFailed
 from scrubjay.jobs.context import JobContext
@@ -23,7 +23,7 @@ class SourceProcessing:
     folder: SourceFolder
     dry_run: bool
 
-    async def run(self, mode: CrawlMode) -> Mapping[str, int]:
+    async def run(self, mode: DomainCrawlMode) -> Mapping[str, int]:
         rows, problem = await asyncio.to_thread(read_map, self.folder.path, FILES_MAP)
         if problem is not None:
             await self.context.log(problem, level="warning")
@@ -45,12 +45,12 @@ class SourceProcessing:
         await asyncio.to_thread(write_map, self.folder.path, FILES_MAP, rows)
         return counts
 
-    def _is_due(self, row: Row, mode: CrawlMode) -> bool:
+    def _is_due(self, row: Row, mode: DomainCrawlMode) -> bool:
         found = self.folder.find(row["file_relative_path"])
         if found is None:
             return False
         stage, local = found
-        if mode is CrawlMode.FULL or stage == ORIGINALS:
+        if mode is DomainCrawlMode.FULL or stage == ORIGINALS:
             return (self.folder.stage(ORIGINALS) / self.folder.original_of(local)).is_file()
         return stage == EMBEDDED and not (self.folder.stage(stage) / local).is_file()
 

@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from scrubjay.crawler.page_store import markdown_of
 from scrubjay.crawler.web_crawler import WebCrawler
-from scrubjay.domains.definition import FileSource, ListSource, SitePageSource, Source, WebSource
+from scrubjay.domains.definition import DomainSource, FileSource, ListSource, SitePageSource, WebSource
 from scrubjay.domains.folders import ORIGINAL_SUFFIX, safe_local_path
 from scrubjay.domains.maps import Row, moment_columns
 from scrubjay.domains.orders import CrawlScope
@@ -30,7 +30,7 @@ from scrubjay.model.urls import normal_form
 from scrubjay.sources.protocol import ConnectorType
 from scrubjay.sources.sharepoint import SharePointItem, SharePointSite, TokenSource, open_site, wait_in
 from scrubjay.sources.sharepoint.items import SiteAddress, read_moment
-from scrubjay.sources.web import WebSource as WebConnector
+from scrubjay.sources.web import WebConnector
 from scrubjay.storage.crawled_pages import CrawledPages
 
 SITE_PAGES = "/SitePages"
@@ -60,7 +60,7 @@ class Remote(Protocol):
     async def close(self) -> None: ...
 
 
-def local_path(kind: CrawlScope, source: Source, row: Row) -> str:
+def local_path(kind: CrawlScope, source: DomainSource, row: Row) -> str:
     """Where a row's file is kept: the same as long as its address is."""
     if isinstance(source, WebSource):
         return _local_path_of_page(row["raw_url"])
@@ -76,7 +76,7 @@ def local_path(kind: CrawlScope, source: Source, row: Row) -> str:
     return safe_local_path(inside)
 
 
-def local_paths(kind: CrawlScope, source: Source, rows: Sequence[Row]) -> list[str]:
+def local_paths(kind: CrawlScope, source: DomainSource, rows: Sequence[Row]) -> list[str]:
     """Where all files of a source are kept, each in a place of its own."""
     paths = [local_path(kind, source, row) for row in rows]
     taken = Counter(path.casefold() for path in paths)  # where case does not matter, two of them would be one file

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from scrubjay.crawler.web_crawler import seal_spec
-from scrubjay.domains.definition import Domain, Source, WebSource
+from scrubjay.domains.definition import Domain, DomainSource, WebSource
 from scrubjay.domains.folders import FOLDER_OF
 from scrubjay.domains.orders import CrawlScope
 from scrubjay.domains.remote import REPOSITORY_TYPE
@@ -52,7 +52,7 @@ class SourceName:
 
 
 async def begin_source_run(
-    context: JobContext, name: SourceName, source: Source, secrets: SecretBox
+    context: JobContext, name: SourceName, source: DomainSource, secrets: SecretBox
 ) -> tuple[Plan, Operation]:
     """The plan of a source, and its run by this job: the one that an earlier process began, or a new one."""
     now = utc_now()
@@ -106,7 +106,7 @@ def plan_name(name: SourceName) -> str:
     return f"Domain source {name}"
 
 
-def draft_plan(name: SourceName, source: Source, secrets: SecretBox) -> Plan:
+def draft_plan(name: SourceName, source: DomainSource, secrets: SecretBox) -> Plan:
     """The plan of a source that was never crawled."""
     return Plan(
         tenant_id=name.tenant_id,
@@ -125,14 +125,14 @@ def draft_plan(name: SourceName, source: Source, secrets: SecretBox) -> Plan:
     )
 
 
-def _settings(source: Source, secrets: SecretBox) -> dict[str, Any]:
+def _settings(source: DomainSource, secrets: SecretBox) -> dict[str, Any]:
     if not isinstance(source, WebSource):
         return {}
     crawl = seal_spec(source.spec().model_copy(update={"shards": 1}), secrets)
     return {"repository_settings": settings_of_crawl(crawl), "crawl": dict(crawl)}
 
 
-async def _plan(connection: AsyncConnection, name: SourceName, source: Source, secrets: SecretBox) -> Plan:
+async def _plan(connection: AsyncConnection, name: SourceName, source: DomainSource, secrets: SecretBox) -> Plan:
     known = await find_source_plan(connection, name)
     if known is not None:
         settings = _settings(source, secrets)

@@ -9,12 +9,12 @@ from typing import Any
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from scrubjay.crawler.web_crawler import WebCrawler
-from scrubjay.domains.definition import Definition, Domain, FileSource, ListSource, Source, WebSource
+from scrubjay.domains.definition import Definition, Domain, DomainSource, FileSource, ListSource, WebSource
 from scrubjay.domains.download import SourceDownload
 from scrubjay.domains.embed import SourceEmbedding
 from scrubjay.domains.folders import SourceFolder
 from scrubjay.domains.metadata import write_metadata
-from scrubjay.domains.orders import CrawlOrder, CrawlScope
+from scrubjay.domains.orders import CrawlScope, DomainCrawlOrder
 from scrubjay.domains.process import SourceProcessing
 from scrubjay.domains.remote import SHAREPOINT, Remote, SharePointRemote, SharePointSites, WebRemote
 from scrubjay.domains.source_plans import SourceName, begin_source_run, draft_plan, find_source_plan
@@ -41,7 +41,7 @@ from scrubjay.storage.ledger import Ledger
 
 RUN = "run "  # how the names of sections begin that are runs of sources
 COUNTED = ("added", "changed", "unchanged", "removed", "failed")
-Work = Callable[[SourceFolder, Source], Awaitable[Mapping[str, int]]]
+Work = Callable[[SourceFolder, DomainSource], Awaitable[Mapping[str, int]]]
 # Of one source: the others do not have to wait for it to get well.
 _OF_A_SOURCE = (FetchFailed, ExtractionFailed, UrlBlocked, HostBlocked, InvalidRequest, NotFound, Unavailable)
 
@@ -55,10 +55,10 @@ class CrawlSteps:
     backend: Backend
     runs: PlanRuns
 
-    async def download(self, context: JobContext, order: CrawlOrder) -> Mapping[str, Any]:
+    async def download(self, context: JobContext, order: DomainCrawlOrder) -> Mapping[str, Any]:
         async with SharePointSites.open(self.crawler, context) as sites:
 
-            async def work(folder: SourceFolder, source: Source) -> Mapping[str, int]:
+            async def work(folder: SourceFolder, source: DomainSource) -> Mapping[str, int]:
                 name = SourceName(context.job.tenant_id, order.domain_id, folder.kind, source.source_id)
                 if order.dry_run:
                     return await self._preview(context, order, sites, name, folder, source)
@@ -69,11 +69,11 @@ class CrawlSteps:
     async def _download(
         self,
         context: JobContext,
-        order: CrawlOrder,
+        order: DomainCrawlOrder,
         sites: SharePointSites,
         name: SourceName,
         folder: SourceFolder,
-        source: Source,
+        source: DomainSource,
     ) -> Mapping[str, int]:
         """One source, as a run of its plan inside this job."""
         plan, operation = await begin_source_run(context, name, source, self.crawler.secrets)
@@ -91,11 +91,11 @@ class CrawlSteps:
     async def _preview(
         self,
         context: JobContext,
-        order: CrawlOrder,
+        order: DomainCrawlOrder,
         sites: SharePointSites,
         name: SourceName,
         folder: SourceFolder,
-        source: Source,
+        source: DomainSource,
     ) -> Mapping[str, int]:
         """What a run would find; nothing is written."""
         async with self.crawler.database.reading() as connection:
@@ -127,29 +127,29 @@ class CrawlSteps:
             "removed": removed if is_complete else 0,
         }
 
-    def _remote(self, sites: SharePointSites, plan: Plan, source: Source) -> tuple[Remote, ConnectorType]:
+    def _remote(self, sites: SharePointSites, plan: Plan, source: DomainSource) -> tuple[Remote, ConnectorType]:
         if isinstance(source, WebSource):
             return WebRemote(plan, self.runs.tools), WEB
         if isinstance(source, FileSource | ListSource):
             return SharePointRemote(sites, source), SHAREPOINT
         raise TypeError(f"no such source: {type(source).__name__}")
 
-    async def process(self, context: JobContext, order: CrawlOrder) -> Mapping[str, Any]:
-        async def work(folder: SourceFolder, _: Source) -> Mapping[str, int]:
+    async def process(self, context: JobContext, order: DomainCrawlOrder) -> Mapping[str, Any]:
+        async def work(folder: SourceFolder, _: DomainSource) -> Mapping[str, int]:
             if not folder.has_originals:
                 return {"processed": 0, "failed": 0}
             return await SourceProcessing(context, folder, order.dry_run).run(order.mode)
 
         return await self._each(context, order, "process", work)
 
-    async def embed(self, context: JobContext, order: CrawlOrder) -> Mapping[str, Any]:
+    async def embed(self, context: JobContext, order: DomainCrawlOrder) -> Mapping[str, Any]:
         domain = await self._domain(context, order)
         store_id = order.vector_store_id or domain.definition.vector_store_id
         if not store_id:
             raise JobFailedForGood(f"Domain '{order.domain_id}' has no vector store.")
         await self.backend.vector_store(context.job.tenant_id, store_id)  # NotFound ends the job
 
-        async def work(folder: SourceFolder, source: Source) -> Mapping[str, int]:
+        async def work(folder: SourceFolder, source: DomainSource) -> Mapping[str, int]:
             embedding = SourceEmbedding(context, self.backend, folder, source, store_id, order.dry_run)
             return await embedding.run(order.mode)
 
@@ -160,22 +160,24 @@ class CrawlSteps:
             done = {**done, "files_metadata": entries}
         return {**done, "vector_store_id": store_id}
 
-    async def _domain(self, context: JobContext, order: CrawlOrder) -> Domain:
+    async def _domain(self, context: JobContext, order: DomainCrawlOrder) -> Domain:
         return await asyncio.to_thread(self.store.read, context.job.tenant_id, order.domain_id)
 
     def _folders(
-        self, context: JobContext, definition: Definition, order: CrawlOrder
-    ) -> list[tuple[SourceFolder, Source]]:
+        self, context: JobContext, definition: Definition, order: DomainCrawlOrder
+    ) -> list[tuple[SourceFolder, DomainSource]]:
         """Those of every source, whatever the order is about."""
         return [
             (self._folder(context, order, kind, source), source) for kind, source in definition.sources(CrawlScope.ALL)
         ]
 
-    def _folder(self, context: JobContext, order: CrawlOrder, kind: CrawlScope, source: Source) -> SourceFolder:
+    def _folder(
+        self, context: JobContext, order: DomainCrawlOrder, kind: CrawlScope, source: DomainSource
+    ) -> SourceFolder:
         root = self.store.crawl_folder(context.job.tenant_id, order.domain_id).parent
         return SourceFolder(root, order.domain_id, kind, source.source_id)
 
-    async def _each(self, context: JobContext, order: CrawlOrder, step: str, work: Work) -> Mapping[str, Any]:
+    async def _each(self, context: JobContext, order: DomainCrawlOrder, step: str, work: Work) -> Mapping[str, Any]:
         """Do a step's work for each source, and remember which are done; the counts of each, and what went wrong."""
         domain = await self._domain(context, order)
         sources = list(domain.definition.sources(order.scope, order.source_id))

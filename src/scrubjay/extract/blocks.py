@@ -41,12 +41,12 @@ _TELLING_ATTRIBUTES = frozenset(("id", "role", "itemprop", "data-testid", "data-
 _HIDING_ATTRIBUTES = frozenset(("hidden", "style", "aria-hidden"))
 
 
-class Span:
+class InlineElement:
     """An inline element that leaves a mark on the text in it: a link, emphasis, code, a line break, an image."""
 
     __slots__ = ("around", "element", "tag")
 
-    def __init__(self, tag: str, element: LexborNode, around: "Span | None") -> None:
+    def __init__(self, tag: str, element: LexborNode, around: "InlineElement | None") -> None:
         self.tag = tag
         self.element = element
         self.around = around
@@ -60,7 +60,7 @@ class Block:
     text: str
     words: int
     parts: list[str]
-    spans: Sequence[Span | None]
+    spans: Sequence[InlineElement | None]
     link_chars: int
     link: LexborNode | None
 
@@ -110,7 +110,7 @@ class _Cutter:
     def __init__(self, start: LexborNode, most: int) -> None:
         self.tree = BlockTree()
         self.parts: list[str] = []
-        self.spans: list[Span | None] = []
+        self.spans: list[InlineElement | None] = []
         self.link_chars = 0
         self.link: LexborNode | None = None  # around the container whose content is being read
         self.most = most
@@ -121,7 +121,7 @@ class _Cutter:
         self.nodes: list[int] = []  # the numbers of the open containers that have one: the outer ones
         self._number_containers()
 
-    def visit(self, child: LexborNode | None, link: LexborNode | None, span: Span | None, depth: int) -> None:  # noqa: C901
+    def visit(self, child: LexborNode | None, link: LexborNode | None, span: InlineElement | None, depth: int) -> None:  # noqa: C901
         """A child of a container or of an inline element, and all those behind it; they stand in a link and a span, or
         in none."""
         kind_of, name_of = _KINDS.get, TAG_NAMES.get
@@ -161,7 +161,7 @@ class _Cutter:
                 if first is not None:
                     inner_link = child if number == _LINK else link
                     if depth < MAX_DEPTH:
-                        self.visit(first, inner_link, Span(TAG_NAMES[number], child, span), depth + 1)
+                        self.visit(first, inner_link, InlineElement(TAG_NAMES[number], child, span), depth + 1)
                     else:
                         self._add(child.text_lexbor(), span, inner_link)
             elif kind != _SKIP:
@@ -174,7 +174,9 @@ class _Cutter:
         self.tree.last_block[0] = len(self.tree.blocks)
         self.tree.attributes = list(map(_describe, self.tree.elements))
 
-    def _visit_unnumbered(self, element: LexborNode, link: LexborNode | None, span: Span | None, depth: int) -> None:
+    def _visit_unnumbered(
+        self, element: LexborNode, link: LexborNode | None, span: InlineElement | None, depth: int
+    ) -> None:
         """An element that only its name tells from others: one of a site's own, or of a formula."""
         name = element.tag or ""
         kind = _UNNUMBERED_KINDS.get(name)
@@ -230,7 +232,7 @@ class _Cutter:
         blocks.append(Block(node, " ".join(words), len(words), [text], _NO_SPANS, linked, link))
 
     def _visit_special(
-        self, child: LexborNode, kind: int, link: LexborNode | None, span: Span | None, depth: int
+        self, child: LexborNode, kind: int, link: LexborNode | None, span: InlineElement | None, depth: int
     ) -> None:
         if kind >= _VERBATIM:
             if self.parts:
@@ -242,13 +244,13 @@ class _Cutter:
         elif not self.parts:
             return
         elif kind == _IMAGE:
-            self._add(" ", Span("img", child, span), None)
+            self._add(" ", InlineElement("img", child, span), None)
         elif self.parts[-1] == "\n" and (last := self.spans[-1]) is not None and last.tag == "br":
             self._cut()
         else:
-            self._add("\n", Span("br", child, span), None)
+            self._add("\n", InlineElement("br", child, span), None)
 
-    def _add(self, text: str, span: Span | None, link: LexborNode | None) -> None:
+    def _add(self, text: str, span: InlineElement | None, link: LexborNode | None) -> None:
         if self.parts or not text.isspace():
             self.parts.append(text)
             self.spans.append(span)

@@ -29,7 +29,7 @@ class RepeatedBlock:
     share: float
 
 
-class SiteMemory:
+class SiteBoilerplate:
     """Which blocks of one host repeat. Bounded: what was seen once is forgotten first, the oldest of it."""
 
     def __init__(self) -> None:
@@ -132,7 +132,7 @@ class SiteMemory:
         return b"".join(parts)
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> "SiteMemory":
+    def from_bytes(cls, data: bytes) -> "SiteBoilerplate":
         memory = cls()
         if len(data) < _HEADER.size:
             raise InvalidRequest("This is not a site memory.", field="data")

@@ -29,7 +29,7 @@ class PageScores:
 
 
 @dataclass(frozen=True, slots=True)
-class Network:
+class NeuralNetwork:
     """A feed-forward network whose last layer gives one log-odds (or one per class)."""
 
     weights: list[Floats]
@@ -48,8 +48,8 @@ class Classifier:
     lexicon: Lexicon
     block_limits: tuple[Floats, Floats]  # the least and the most of every block feature
     page_limits: tuple[Floats, Floats]
-    type_network: Network
-    block_networks: list[Network]
+    type_network: NeuralNetwork
+    block_networks: list[NeuralNetwork]
 
     def classify(self, tree: BlockTree, head: PageHead) -> PageScores:
         """The verdict on every block of a page that has at least one."""
@@ -71,7 +71,7 @@ class Classifier:
         start = 0
         for network in self.block_networks:
             width = len(network.biases[0])
-            rest = Network(network.weights[1:], network.biases[1:])
+            rest = NeuralNetwork(network.weights[1:], network.biases[1:])
             total += 1 / (1 + np.exp(-rest.run(np.ascontiguousarray(inner[:, start : start + width]))[:, 0]))
             start += width
         return total / np.float32(len(self.block_networks))
@@ -163,11 +163,11 @@ def read_classifier(path: Path) -> Classifier:
     )
 
 
-def _read_network(arrays: dict[str, NDArray[np.generic]], name: str) -> Network:
+def _read_network(arrays: dict[str, NDArray[np.generic]], name: str) -> NeuralNetwork:
     layers = sum(1 for key in arrays if key.startswith(f"{name}_weight"))
     weights = [arrays[f"{name}_weight{layer}"].astype(np.float32) for layer in range(layers)]
     biases = [arrays[f"{name}_bias{layer}"].astype(np.float32) for layer in range(layers)]
-    return Network(weights, biases)
+    return NeuralNetwork(weights, biases)
 
 
 def _read_leanings(arrays: dict[str, NDArray[np.generic]], name: str) -> dict[str, float]:

@@ -24,9 +24,9 @@ from scrubjay.extract.hints import (
 from scrubjay.extract.vocabulary import (
     BREAK_HASH,
     END_OF_NAMES,
+    HashedVocabulary,
     Ints,
     RunHashes,
-    Vocabulary,
     cut_names,
     cut_words,
     lower_codes,
@@ -78,14 +78,14 @@ class Lexicon:
         self.words = words or {}
         self.phrases = phrases or {}
         self.classes = classes or {}
-        self.known_words = Vocabulary(dict.fromkeys([*STOPWORDS, *WORD_HINTS, *self.words]))
+        self.known_words = HashedVocabulary(dict.fromkeys([*STOPWORDS, *WORD_HINTS, *self.words]))
         known = self.known_words.words
         self.leaning = np.array([0.0, *(self.words.get(word, 0.0) for word in known)])
         self.stopword = np.array([0, *(word in STOPWORDS for word in known)], np.int32)
         self.hints = np.array([0, *(WORD_HINTS.get(word, 0) for word in known)], np.int64)
-        self.known_phrases = Vocabulary(self.phrases)
+        self.known_phrases = HashedVocabulary(self.phrases)
         self.phrase_leaning = np.array([0.0, *(self.phrases[phrase] for phrase in self.known_phrases.words)])
-        self._class_words = Vocabulary(dict.fromkeys([*self.classes, *CLASS_HINTS_BY_WORD]))
+        self._class_words = HashedVocabulary(dict.fromkeys([*self.classes, *CLASS_HINTS_BY_WORD]))
         known = self._class_words.words
         self._class_leaning = np.array([0.0, *(self.classes.get(word, 0.0) for word in known)])
         self._class_learned = np.array([0, *(word in self.classes for word in known)], np.int64)

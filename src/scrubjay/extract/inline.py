@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from selectolax.lexbor import LexborNode
 
-from scrubjay.extract.blocks import Block, Span
+from scrubjay.extract.blocks import Block, InlineElement
 from scrubjay.extract.links import resolve_href
 
 _MARKS = {"b": "**", "strong": "**", "i": "*", "em": "*", "cite": "*", "del": "~~", "s": "~~", "strike": "~~"}
@@ -87,11 +87,11 @@ def _link(text: str, href: str | None, base: str) -> str:
 class _Open:
     """A span that is being written."""
 
-    span: Span
+    span: InlineElement
     parts: list[str] = field(default_factory=list)
 
 
-_Path = list[Span]  # the spans around a part that make a mark, outermost first
+_Path = list[InlineElement]  # the spans around a part that make a mark, outermost first
 
 
 class _Inline:
@@ -101,7 +101,7 @@ class _Inline:
         self.base = base
         self.heading = heading
         self.outside: _Path = []
-        self.paths: dict[Span, _Path] = {}
+        self.paths: dict[InlineElement, _Path] = {}
         self.written: list[str] = []
         self.opened: list[_Open] = []
 
@@ -143,14 +143,14 @@ class _Inline:
             written.append(self._close("".join(inner), here[0]))
         return written
 
-    def _write(self, part: str, span: Span | None, code: bool) -> str:
+    def _write(self, part: str, span: InlineElement | None, code: bool) -> str:
         if span is not None and span.tag in _BREAKING:
             return "\n" if span.tag == "br" else _image(span.element, self.base)
         if "\n" in part:
             part = _on_one_line(part)
         return part if code else escape(part)
 
-    def _path(self, span: Span | None) -> _Path:
+    def _path(self, span: InlineElement | None) -> _Path:
         if span is None:
             return self.outside
         known = self.paths.get(span)
@@ -161,7 +161,7 @@ class _Inline:
             self.paths[span] = known
         return known
 
-    def _repeats(self, span: Span, around: _Path) -> bool:
+    def _repeats(self, span: InlineElement, around: _Path) -> bool:
         mark = _MARKS.get(span.tag)
         if mark == "**" and self.heading:
             return True
@@ -181,7 +181,7 @@ class _Inline:
             outer.append(self._close("".join(closed.parts), closed.span))
         opened.extend(_Open(span) for span in path[shared:])
 
-    def _close(self, inner: str, span: Span) -> str:
+    def _close(self, inner: str, span: InlineElement) -> str:
         """A span's text between its marks; the blanks at its ends belong outside of them."""
         core = inner.strip()
         if not core:
@@ -191,7 +191,7 @@ class _Inline:
         before = inner[: len(inner) - len(inner.lstrip())]
         return before + self._wrap(core, span) + inner[len(inner.rstrip()) :]
 
-    def _wrap(self, text: str, span: Span) -> str:
+    def _wrap(self, text: str, span: InlineElement) -> str:
         if span.tag == "a":
             if text in _PERMALINKS:
                 return ""

@@ -42,7 +42,7 @@ _WORKER_ENVIRONMENT = {
 log = get_logger(__name__)
 
 
-class _Page:
+class _PendingPage:
     """A page on its way, with what is needed to send it once more."""
 
     __slots__ = ("body", "future", "head")
@@ -76,7 +76,7 @@ class ExtractionPool:
         self.memory_bytes = memory_bytes
         self.limits = limits  # of every page that this pool extracts, whatever its options say
         self._workers: list[_Worker] = []
-        self._waiting: deque[_Page] = deque()
+        self._waiting: deque[_PendingPage] = deque()
         self._ended: list[subprocess.Popen[bytes]] = []
         self._failed_starts = 0
         self._start_failure = "Extraction processes do not start here."
@@ -116,7 +116,7 @@ class ExtractionPool:
         if options.limits != self.limits:
             options = replace(options, limits=self.limits)
         head, body = messages.encode_request(data, url, content_type, status, options)
-        page = _Page(head, body, asyncio.get_running_loop().create_future())
+        page = _PendingPage(head, body, asyncio.get_running_loop().create_future())
         started = time.perf_counter()
         with span("extract") as traced:
             self._waiting.append(page)
@@ -236,7 +236,7 @@ class _Worker:
 
     def __init__(self, pool: ExtractionPool) -> None:
         self.pool = pool
-        self.pages: deque[_Page] = deque()
+        self.pages: deque[_PendingPage] = deque()
         self.ready = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._socket, theirs = socket.socketpair()
@@ -262,7 +262,7 @@ class _Worker:
             process_group=0,
         )
 
-    def send(self, page: _Page) -> None:
+    def send(self, page: _PendingPage) -> None:
         self.pages.append(page)
         if len(self.pages) == 1 and self.ready.is_set():
             self._start_clock()
@@ -273,7 +273,7 @@ class _Worker:
         if was_idle:
             self._on_writable()
 
-    def retire(self) -> list[_Page]:
+    def retire(self) -> list[_PendingPage]:
         """Close the connection, which ends an idle worker, and give back what it has not answered."""
         if self._timer is not None:
             self._timer.cancel()

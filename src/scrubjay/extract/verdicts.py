@@ -105,7 +105,7 @@ _SHELL_IDS = (
 
 
 @dataclass(frozen=True, slots=True)
-class _Page:
+class _JudgedPage:
     status: int
     text: str
     extracted: str
@@ -133,7 +133,7 @@ def judge(
     extracted = visible if text is None else text
     if looks_like_content(status=status, text=extracted):
         return Verdict.CONTENT, None
-    suspect = _Page(
+    suspect = _JudgedPage(
         status=status,
         # Where extraction found next to nothing, what it left out is the evidence.
         text=visible if len(extracted) < min(_SHELL_CHARACTERS, len(visible)) else extracted,
@@ -174,7 +174,7 @@ def _visible_text(element: LexborNode) -> str:
     return collapse(" ".join(pieces))
 
 
-def _blocked(page: _Page) -> tuple[Verdict, str] | None:
+def _blocked(page: _JudgedPage) -> tuple[Verdict, str] | None:
     vendor = next((name for name, mark in _VENDOR_MARKS if mark.search(page.html)), None)
     if vendor:
         return Verdict.BLOCKED, f"The page is a bot check of {vendor}."
@@ -190,7 +190,7 @@ def _blocked(page: _Page) -> tuple[Verdict, str] | None:
     return None
 
 
-def _consent(page: _Page) -> tuple[Verdict, str] | None:
+def _consent(page: _JudgedPage) -> tuple[Verdict, str] | None:
     host = urlsplit(page.url).hostname or ""
     if _CONSENT_HOSTS.match(host):
         return Verdict.LOGIN, f"The host {host} asks for consent before it shows anything."
@@ -200,7 +200,7 @@ def _consent(page: _Page) -> tuple[Verdict, str] | None:
     return None
 
 
-def _login(page: _Page) -> tuple[Verdict, str] | None:
+def _login(page: _JudgedPage) -> tuple[Verdict, str] | None:
     if page.status == 401:
         return Verdict.LOGIN, "Status 401: the page is only for those who are signed in."
     if len(page.text) >= _WALL_CHARACTERS or not page.has("input[type=password i]"):
@@ -213,7 +213,7 @@ def _login(page: _Page) -> tuple[Verdict, str] | None:
     return None
 
 
-def _missing(page: _Page) -> tuple[Verdict, str] | None:
+def _missing(page: _JudgedPage) -> tuple[Verdict, str] | None:
     """A success that says otherwise, in its name and in its text."""
     if page.status >= 400:
         return None
@@ -227,7 +227,7 @@ def _missing(page: _Page) -> tuple[Verdict, str] | None:
     return None
 
 
-def _empty(page: _Page) -> tuple[Verdict, str] | None:
+def _empty(page: _JudgedPage) -> tuple[Verdict, str] | None:
     if len(page.extracted) >= _SHELL_CHARACTERS:
         return None
     shell = _empty_shell(page.tree) if page.tree is not None else None

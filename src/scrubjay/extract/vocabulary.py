@@ -128,7 +128,7 @@ class RunHashes:
         return (self.sums[ends] - self.sums[starts]) * self.inverses[starts]
 
 
-class Vocabulary:
+class HashedVocabulary:
     """Known words by their hashes. A word's number is its place in the table, from 1; a word not in it has 0."""
 
     def __init__(self, words: Iterable[str]) -> None:

@@ -67,7 +67,7 @@ class Term(NamedTuple):
     end: int
 
 
-class Word(NamedTuple):
+class AnalyzedWord(NamedTuple):
     """One word of a text, taken apart; spans count from its beginning. A plain word is its own only part."""
 
     whole: Term | None  # of a joined word
@@ -216,31 +216,31 @@ def _count_word(raw: str, algorithm: str) -> tuple[tuple[tuple[str, int], ...], 
 _counted = lru_cache(_REMEMBERED_WORDS)(_count_word)
 
 
-def _dissect(raw: str, algorithm: str) -> Word:
+def _dissect(raw: str, algorithm: str) -> AnalyzedWord:
     return _remembered(raw, algorithm) if len(raw) <= MAX_WORD_CHARACTERS else _take_apart(raw, algorithm)
 
 
-def _take_apart(raw: str, algorithm: str) -> Word:
+def _take_apart(raw: str, algorithm: str) -> AnalyzedWord:
     if raw.isascii() and raw.isalnum() and (raw.islower() or raw[1:].islower() or raw.isupper()):
-        return Word(None, _as_term(raw, algorithm, 0, len(raw)), ())
+        return AnalyzedWord(None, _as_term(raw, algorithm, 0, len(raw)), ())
     if not raw.isascii() and _UNSPACED_CHARACTER.search(raw):
         return _take_unspaced(raw, algorithm)
     if len(raw) > _MAX_JOINED_CHARACTERS:
-        return Word(None, (), ())
+        return AnalyzedWord(None, (), ())
     bare = _NOT.sub("nt", _APOSTROPHE_END.sub("", raw))
     if bare[-1] in "+#":
-        return Word(None, (Term(bare.casefold(), 0, len(raw)),), ())
+        return AnalyzedWord(None, (Term(bare.casefold(), 0, len(raw)),), ())
     parts = [term for start, end in _part_spans(bare) for term in _as_term(bare[start:end], algorithm, start, end)]
     if len(parts) == 1:
-        return Word(None, (Term(parts[0].text, 0, len(raw)),), ())
+        return AnalyzedWord(None, (Term(parts[0].text, 0, len(raw)),), ())
     whole = _as_term(_JOINT.sub("", bare), algorithm, 0, len(raw))
-    return Word(whole[0] if whole else None, tuple(parts), ())
+    return AnalyzedWord(whole[0] if whole else None, tuple(parts), ())
 
 
 _remembered = lru_cache(_REMEMBERED_WORDS)(_take_apart)
 
 
-def _take_unspaced(raw: str, algorithm: str) -> Word:
+def _take_unspaced(raw: str, algorithm: str) -> AnalyzedWord:
     parts: list[Term] = []
     pairs: list[Term] = []
     for run in _RUN.finditer(raw):
@@ -253,7 +253,7 @@ def _take_unspaced(raw: str, algorithm: str) -> Word:
             continue
         parts += [Term(_compatible(raw[at]), at, at + 1) for at in range(start, end)]
         pairs += [Term(_compatible(raw[at : at + 2]), at, at + 2) for at in range(start, end - 1)]
-    return Word(None, tuple(parts), tuple(pairs))
+    return AnalyzedWord(None, tuple(parts), tuple(pairs))
 
 
 def _compatible(characters: str) -> str:
@@ -276,7 +276,7 @@ def _as_term(word: str, algorithm: str, start: int, end: int) -> tuple[Term, ...
     return (Term(sys.intern(stem), start, end),) if stem else ()
 
 
-def _query_word(forms: Sequence[Word]) -> QueryWord:
+def _query_word(forms: Sequence[AnalyzedWord]) -> QueryWord:
     """The forms of one word in several languages, place by place."""
     wholes = tuple(dict.fromkeys(form.whole.text for form in forms if form.whole is not None))
     places = [_asked_parts(form) for form in forms]
@@ -285,7 +285,7 @@ def _query_word(forms: Sequence[Word]) -> QueryWord:
     return QueryWord(wholes, parts)
 
 
-def _asked_parts(word: Word) -> list[str]:
+def _asked_parts(word: AnalyzedWord) -> list[str]:
     if not word.pairs:
         return [part.text for part in word.parts]
     paired = {at for pair in word.pairs for at in (pair.start, pair.start + 1)}

@@ -8,7 +8,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class ItemProblem:
     """Why an item could not be read: a reason code, a sentence, and what HTTP said."""
 
     reason: str
@@ -33,7 +33,7 @@ class SourceItem:
     last_modified_at: datetime | None = None
     text_sha256: str | None = None  # of what it says, where the listing already knows that
     is_folder: bool = False
-    problem: "Problem | None" = None  # why it could not be read this time, although it is listed
+    problem: "ItemProblem | None" = None  # why it could not be read this time, although it is listed
 
     @property
     def fingerprint(self) -> str:

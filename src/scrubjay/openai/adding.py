@@ -23,7 +23,7 @@ from scrubjay.model.knowledge import VectorStoreFile
 from scrubjay.model.urls import hash_url
 from scrubjay.openai.ids import file_id_of, is_document, own_file_id
 from scrubjay.openai.local_files import SEARCHABLE, living_document, uploaded_file
-from scrubjay.openai.local_parts import Parts
+from scrubjay.openai.local_parts import BackendDependencies
 from scrubjay.openai.protocol import StoreFile
 from scrubjay.openai.shapes import name_of
 from scrubjay.openai.values import StoreFileValues, read_chunking_strategy, read_values
@@ -38,7 +38,7 @@ _LOOK_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class CheckedFile:
     """A file, checked, with all that a document of it needs."""
 
     own_id: str
@@ -61,26 +61,28 @@ class Source:
 
 
 class Adding:
-    def __init__(self, parts: Parts, tenant_id: str) -> None:
+    def __init__(self, parts: BackendDependencies, tenant_id: str) -> None:
         self._parts = parts
         self._tenant_id = tenant_id
-        self._sources: list[Source] = []
+        self._sources: list[CheckedFile] = []
         self._queued = False
 
     async def prepare(self, files: Sequence[StoreFile]) -> "Adding":
         """Look at what is to be added; if anything is wrong with one, none is."""
-        found: dict[str, Source | tuple[Document, Mapping[str, Any]]] = {}
+        found: dict[str, CheckedFile | tuple[Document, Mapping[str, Any]]] = {}
         async with self._parts.database.reading() as connection:
             for number, new in enumerate(files):
                 read_values(StoreFileValues, {"file_id": new.file_id, "attributes": dict(new.attributes)})
                 field = f"file_ids.{number}" if len(files) > 1 else "file_id"
                 found[own_file_id(new.file_id)] = await self._look_up(connection, new, field)
-        self._sources = [each if isinstance(each, Source) else await self._copy_of(*each) for each in found.values()]
+        self._sources = [
+            each if isinstance(each, CheckedFile) else await self._copy_of(*each) for each in found.values()
+        ]
         return self
 
     async def _look_up(
         self, connection: AsyncConnection, new: StoreFile, field: str
-    ) -> Source | tuple[Document, Mapping[str, Any]]:
+    ) -> CheckedFile | tuple[Document, Mapping[str, Any]]:
         own_id = own_file_id(new.file_id)
         chunking = read_chunking_strategy(new.chunking_strategy)
         given: dict[str, Any] = {"own_id": own_id, "attributes": dict(new.attributes), "chunking": chunking}
@@ -89,7 +91,7 @@ class Adding:
         file = await uploaded_file(connection, self._tenant_id, own_id)
         if file.purpose not in SEARCHABLE:
             raise InvalidRequest(f"{field}: a file of the purpose '{file.purpose}' is not searched.", field=field)
-        return Source(
+        return CheckedFile(
             filename=file.filename,
             title=None,
             language=None,
@@ -102,13 +104,13 @@ class Adding:
             **given,
         )
 
-    async def _copy_of(self, document: Document, given: Mapping[str, Any]) -> Source:
+    async def _copy_of(self, document: Document, given: Mapping[str, Any]) -> CheckedFile:
         """A document of another collection: its original, or its text where that was not kept."""
         sha256, kind = document.original_sha256, document.content_type
         if sha256 is None or not await self._parts.blobs.exists(sha256):
             text = await self._parts.texts.read(self._tenant_id, document.content_sha256 or "")
             sha256, kind = (await self._parts.blobs.put(text.encode())).sha256, "text/markdown"
-        return Source(
+        return CheckedFile(
             filename=name_of(document),
             title=document.title,
             language=document.language,
@@ -144,7 +146,7 @@ class Adding:
         settled = await self._settle_addresses(connection, collection_id, known)
         documents: list[Document] = []
         records: list[VectorStoreFile] = []
-        unread: list[tuple[Source, str]] = []
+        unread: list[tuple[CheckedFile, str]] = []
         changes: dict[str, dict[str, Any]] = {}
         for source, held in settled:
             listed = known.get(source.own_id)
@@ -192,7 +194,7 @@ class Adding:
 
     async def _settle_addresses(
         self, connection: AsyncConnection, collection_id: str, known: Mapping[str, ListedFile]
-    ) -> list[tuple[Source, Document | None]]:
+    ) -> list[tuple[CheckedFile, Document | None]]:
         """Each source with the document that it takes over, if there is one at its URL.
 
         A URL belongs to one file of a store. A second file from the same URL, for example of another domain that
@@ -203,7 +205,7 @@ class Adding:
         records = await VectorStoreFiles(connection).by_documents(
             self._tenant_id, [document.id for document in documents.values()]
         )
-        settled: list[tuple[Source, Document | None]] = []
+        settled: list[tuple[CheckedFile, Document | None]] = []
         taken: set[str] = set()
         for source, key in zip(self._sources, keys, strict=True):
             document = documents.get(key)
@@ -224,7 +226,7 @@ class Adding:
     async def _take_over(
         self,
         connection: AsyncConnection,
-        source: Source,
+        source: CheckedFile,
         document: Document,
         records: list[VectorStoreFile],
         batch_id: str | None,
@@ -237,7 +239,7 @@ class Adding:
             records.append(self._new_record(source, document.id, batch_id))
 
     async def _queue(
-        self, connection: AsyncConnection, unread: Sequence[tuple[Source, str]], collection_id: str
+        self, connection: AsyncConnection, unread: Sequence[tuple[CheckedFile, str]], collection_id: str
     ) -> Mapping[str, str]:
         """Document id → the job that will read it."""
         jobs: dict[str, str] = {}
@@ -265,10 +267,10 @@ class Adding:
                 )
         await VectorStoreFiles(connection).update(self._tenant_id, document_id, **values)
 
-    def _key(self, source: Source, collection_id: str) -> str:
+    def _key(self, source: CheckedFile, collection_id: str) -> str:
         return natural_key(collection_id, source.url)
 
-    def _new_document(self, source: Source, collection_id: str) -> Document:
+    def _new_document(self, source: CheckedFile, collection_id: str) -> Document:
         url, host, domain = document_address(source.url)
         return Document(
             tenant_id=self._tenant_id,
@@ -287,7 +289,7 @@ class Adding:
             chunking=source.chunking,
         )
 
-    def _new_record(self, source: Source, document_id: str, batch_id: str | None) -> VectorStoreFile:
+    def _new_record(self, source: CheckedFile, document_id: str, batch_id: str | None) -> VectorStoreFile:
         return VectorStoreFile(
             document_id=document_id,
             tenant_id=self._tenant_id,
@@ -316,14 +318,14 @@ def _address(url: str | None) -> str | None:
         return None
 
 
-def _is_held_by_another(document: Document, records: Mapping[str, VectorStoreFile], source: Source) -> bool:
+def _is_held_by_another(document: Document, records: Mapping[str, VectorStoreFile], source: CheckedFile) -> bool:
     record = records.get(document.id)
     if document.deleted_at is not None or record is None or record.file_id == document.id:
         return False
     return record.file_id != source.replaces
 
 
-def _must_be_read(listed: ListedFile, source: Source) -> bool:
+def _must_be_read(listed: ListedFile, source: CheckedFile) -> bool:
     """What failed or was cancelled is tried again; what was read is read again only to be cut otherwise."""
     if listed.status in ("failed", "cancelled"):
         return True
@@ -331,7 +333,7 @@ def _must_be_read(listed: ListedFile, source: Source) -> bool:
     return other_cut and listed.status == "completed"
 
 
-def _item(source: Source, document_id: str, collection_id: str) -> dict[str, Any]:
+def _item(source: CheckedFile, document_id: str, collection_id: str) -> dict[str, Any]:
     return {
         "document_id": document_id,
         "original_sha256": source.sha256,

@@ -11,7 +11,7 @@ from scrubjay.openai.ids import require_foreign_id
 from scrubjay.openai.local_parts import LocalPart
 from scrubjay.openai.protocol import Item
 from scrubjay.openai.recording import keep_response, recorded
-from scrubjay.openai.relay import Passage, Relayed
+from scrubjay.openai.relay import ForwardedRequest, Relayed
 from scrubjay.openai.shapes import deleted
 from scrubjay.storage.inventory import Responses
 
@@ -54,7 +54,7 @@ class LocalModels(LocalPart):
             "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
         }
 
-    async def pass_on(self, tenant_id: str, passage: Passage) -> Relayed:
+    async def pass_on(self, tenant_id: str, passage: ForwardedRequest) -> Relayed:
         """To the language model; its responses are kept on their way back, for which they must not be compressed."""
         if self.parts.model is None:
             raise Unavailable(NO_MODEL)
@@ -68,7 +68,9 @@ class LocalModels(LocalPart):
         asked = {"model": self.parts.model_name, **values, "stream": False}
         body = json.dumps(asked).encode()
         headers = (("Content-Type", "application/json"), ("Accept", "application/json"))
-        answer = await self.pass_on(tenant_id, Passage(method="POST", path="responses", headers=headers, body=body))
+        answer = await self.pass_on(
+            tenant_id, ForwardedRequest(method="POST", path="responses", headers=headers, body=body)
+        )
         try:
             said = json.loads(await answer.read(MAX_ANSWER_BYTES))
         except (ValueError, RecursionError) as error:

@@ -23,7 +23,7 @@ Search = Callable[[str, SearchRequest], Awaitable[SearchAnswer]]  # of a tenant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
+class BackendDependencies:
     database: Database
     blobs: BlobStore
     texts: TextStore
@@ -38,7 +38,7 @@ class Parts:
 class LocalPart:
     """A part of the backend; `local.py` puts them together."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: BackendDependencies) -> None:
         self.parts = parts
 
 

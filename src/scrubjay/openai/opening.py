@@ -3,7 +3,7 @@
 from scrubjay.crawler.relay import Relay
 from scrubjay.errors import ConfigurationError
 from scrubjay.openai.local import LocalBackend
-from scrubjay.openai.local_parts import Parts
+from scrubjay.openai.local_parts import BackendDependencies
 from scrubjay.openai.protocol import Backend
 from scrubjay.openai.relay import Address, Upstream
 from scrubjay.settings import Settings
@@ -17,7 +17,7 @@ def open_model(settings: Settings, relay: Relay) -> Upstream | None:
     return Upstream(relay, Address(base_url=settings.llm_url, noun="language model", headers=headers))
 
 
-def open_backend(settings: Settings, relay: Relay, parts: Parts) -> Backend:
+def open_backend(settings: Settings, relay: Relay, parts: BackendDependencies) -> Backend:
     if not settings.is_openai_remote:
         return LocalBackend(parts)
     own_key, azure_key = settings.openai_api_key, settings.azure_openai_api_key

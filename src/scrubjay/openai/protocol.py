@@ -8,7 +8,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from scrubjay.openai.relay import Passage, Relayed
+from scrubjay.openai.relay import ForwardedRequest, Relayed
 
 Item = dict[str, Any]  # an OpenAI object
 Attributes = Mapping[str, str | float | bool]
@@ -159,7 +159,7 @@ class Backend(Protocol):
     async def embed(self, tenant_id: str, texts: Sequence[str], *, model: str, dimensions: int | None = None) -> Item:
         """OpenAI's list of embeddings, with vectors of floats."""
 
-    async def pass_on(self, tenant_id: str, passage: Passage) -> Relayed:
+    async def pass_on(self, tenant_id: str, passage: ForwardedRequest) -> Relayed:
         """A request as a client sent it, to OpenAI or to the language model there is; the answer as it comes."""
 
     async def close(self) -> None: ...

@@ -31,7 +31,7 @@ _DEPLOYED = frozenset({"chat/completions", "completions", "embeddings"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Passage:
+class ForwardedRequest:
     """A request as a client sent it; `path` is what follows `/v1/`."""
 
     method: str
@@ -74,7 +74,7 @@ class Upstream:
         self._relay = relay
         self.address = address
 
-    async def send(self, passage: Passage) -> Relayed:
+    async def send(self, passage: ForwardedRequest) -> Relayed:
         path, body = passage.path, passage.body
         if self.address.api_version is not None and path in _DEPLOYED:
             body = await _read(body)

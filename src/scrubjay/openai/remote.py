@@ -23,7 +23,7 @@ from scrubjay.openai.protocol import (
     StoreSearch,
     Window,
 )
-from scrubjay.openai.relay import Address, Passage, Relayed, Upstream
+from scrubjay.openai.relay import Address, ForwardedRequest, Relayed, Upstream
 from scrubjay.openai.sdk_transport import RelayTransport
 from scrubjay.openai.values import (
     AssistantChanges,
@@ -58,7 +58,7 @@ class RemoteBackend:
         self._client = client
         self._upstream = upstream
 
-    async def pass_on(self, tenant_id: str, passage: Passage) -> Relayed:
+    async def pass_on(self, tenant_id: str, passage: ForwardedRequest) -> Relayed:
         _require_owner(tenant_id)
         return await self._upstream.send(passage)
 
@@ -84,7 +84,7 @@ class RemoteBackend:
 
     async def file_body(self, tenant_id: str, file_id: str) -> FileBody:
         described = await self.file(tenant_id, file_id)
-        answer = await self.pass_on(tenant_id, Passage(method="GET", path=f"files/{file_id}/content"))
+        answer = await self.pass_on(tenant_id, ForwardedRequest(method="GET", path=f"files/{file_id}/content"))
         if answer.status != 200:
             await answer.read(SPOOL_BYTES)
             raise NotFound(f"The content of file '{file_id}' cannot be had (HTTP status {answer.status}).")

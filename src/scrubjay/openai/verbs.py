@@ -20,7 +20,7 @@ Tell = Callable[[str], Awaitable[None]]
 
 
 @dataclass(slots=True)
-class Outcome:
+class InventoryOutcome:
     """What a verb did, or would do."""
 
     deleted: list[str] = field(default_factory=list)
@@ -77,10 +77,10 @@ async def wait_for_store_file(
 
 async def delete_store(
     backend: Backend, tenant_id: str, store_id: str, *, with_files: bool, dry_run: bool = False, tell: Tell = silently
-) -> Outcome:
+) -> InventoryOutcome:
     """Delete a vector store; with its files, these go first, everywhere."""
     await backend.vector_store(tenant_id, store_id)
-    outcome = Outcome()
+    outcome = InventoryOutcome()
     files = await all_store_files(backend, tenant_id, store_id) if with_files else []
     for number, item in enumerate(files, 1):
         file_id = str(item["id"])
@@ -103,10 +103,10 @@ async def delete_assistant(
     with_files: bool,
     dry_run: bool = False,
     tell: Tell = silently,
-) -> Outcome:
+) -> InventoryOutcome:
     """Delete an assistant; with files, first the files of its vector stores everywhere, then the stores."""
     assistant = await backend.assistant(tenant_id, assistant_id)
-    outcome = Outcome()
+    outcome = InventoryOutcome()
     for store_id in _stores_of(assistant) if with_files else ():
         try:
             part = await delete_store(backend, tenant_id, store_id, with_files=True, dry_run=dry_run, tell=tell)
@@ -129,10 +129,10 @@ async def delete_response(
     with_conversation: bool = False,
     dry_run: bool = False,
     tell: Tell = silently,
-) -> Outcome:
+) -> InventoryOutcome:
     """Delete a response; with its conversation, if it has a stored one, that goes first."""
     response = await backend.response(tenant_id, response_id)
-    outcome = Outcome()
+    outcome = InventoryOutcome()
     conversation = (response.get("conversation") or {}).get("id") if with_conversation else None
     if conversation is not None:
         await tell(f"Deleting conversation '{conversation}'...")
@@ -148,14 +148,14 @@ async def delete_response(
 
 async def remove_file(
     backend: Backend, tenant_id: str, store_id: str, file_id: str, *, globally: bool = False, dry_run: bool = False
-) -> Outcome:
+) -> InventoryOutcome:
     """Take a file out of a vector store, and if asked, delete it everywhere."""
     await backend.store_file(tenant_id, store_id, file_id)
     if not dry_run:
         await backend.remove_from_store(tenant_id, store_id, file_id)
         if globally:
             await _delete_if_there(backend.delete_file(tenant_id, file_id))
-    return Outcome(removed=[file_id], deleted=[file_id] if globally else [])
+    return InventoryOutcome(removed=[file_id], deleted=[file_id] if globally else [])
 
 
 async def replicate(
@@ -167,20 +167,20 @@ async def replicate(
     remove_others: bool = False,
     dry_run: bool = False,
     tell: Tell = silently,
-) -> Mapping[str, Outcome]:
+) -> Mapping[str, InventoryOutcome]:
     """Have every target contain all files of all sources, each once; returns target → what changed."""
     wanted: dict[str, Item] = {}
     for store_id in dict.fromkeys(sources):
         for item in await all_store_files(backend, tenant_id, store_id):
             wanted.setdefault(str(item["id"]), item)
     await tell(f"{len(wanted)} files in {len(set(sources))} source vector stores.")
-    outcomes: dict[str, Outcome] = {}
+    outcomes: dict[str, InventoryOutcome] = {}
     present = {
         target: {str(item["id"]): item for item in await all_store_files(backend, tenant_id, target)}
         for target in dict.fromkeys(targets)
     }
     for target, there in present.items():
-        outcome = outcomes[target] = Outcome()
+        outcome = outcomes[target] = InventoryOutcome()
         for file_id in [each for each in wanted if each not in there]:
             await tell(f"Adding file '{file_id}' to '{target}'...")
             if not dry_run:

@@ -115,7 +115,7 @@ def _description(plan: Plan) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CrawlOrder:
+class OneOffCrawl:
     """A crawl that somebody asks for by address. `crawl` is a CrawlSpec as `seal_spec` packs it."""
 
     tenant_id: str
@@ -125,7 +125,7 @@ class CrawlOrder:
     may_join: bool = False  # exactly these pages, crawled as any plan would: the plan that owns them may run
 
 
-async def begin_crawl(connection: AsyncConnection, order: CrawlOrder, options: RunOptions) -> Job:
+async def begin_crawl(connection: AsyncConnection, order: OneOffCrawl, options: RunOptions) -> Job:
     """Run the plan that owns the addresses, or a one-off plan. While that one runs, another one-off plan is made."""
     now = utc_now()
     if options.unique_key is not None:
@@ -157,7 +157,7 @@ async def begin_watch_crawl(
     unique_key: str,
 ) -> Job:
     """Crawl what a watch found, ahead of everything else."""
-    order = CrawlOrder(
+    order = OneOffCrawl(
         tenant_id=watch.tenant_id,
         crawl=seal_spec(spec, secrets),
         key=crawl_key(watch.tenant_id, watch.id, (), destination.collection_id),
@@ -168,7 +168,7 @@ async def begin_watch_crawl(
     return await begin_crawl(connection, order, options)
 
 
-async def _one_off_plan(connection: AsyncConnection, order: CrawlOrder, key: str | None, now: datetime) -> Plan:
+async def _one_off_plan(connection: AsyncConnection, order: OneOffCrawl, key: str | None, now: datetime) -> Plan:
     plans = Plans(connection)
     known = None if key is None else await plans.find_by_crawl_key(order.tenant_id, key)
     destination = order.destination or Destination()
@@ -207,7 +207,7 @@ async def _one_off_plan(connection: AsyncConnection, order: CrawlOrder, key: str
     return plan
 
 
-async def _find_owner(connection: AsyncConnection, order: CrawlOrder) -> Plan | None:
+async def _find_owner(connection: AsyncConnection, order: OneOffCrawl) -> Plan | None:
     """The plan whose ledger has all of these addresses, in the same collection; kept plans before one-off plans."""
     urls = [str(url) for url in order.crawl["start_urls"]]
     hashes = {hash_url(normalize_url(url)) for url in urls}
@@ -218,7 +218,7 @@ async def _find_owner(connection: AsyncConnection, order: CrawlOrder) -> Plan | 
     return None
 
 
-def _suits(plan: Plan, order: CrawlOrder, urls: Sequence[str]) -> bool:
+def _suits(plan: Plan, order: OneOffCrawl, urls: Sequence[str]) -> bool:
     ingestion = plan.ingestion_settings
     destination = order.destination or Destination()
     if plan.repository_type != RepositoryType.WEB or not ingestion.keeps_documents:

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 from scrubjay.model.plan import Change, OperationItem, WorkState
-from scrubjay.model.source import Problem
+from scrubjay.model.source import ItemProblem
 
 
 class ItemOutcome(StrEnum):
@@ -79,7 +79,7 @@ def next_step(reason: str | None) -> str | None:
     return _NEXT_STEPS.get(reason, DEFAULT_NEXT_STEP)
 
 
-def state_of(problem: Problem) -> WorkState:
+def state_of(problem: ItemProblem) -> WorkState:
     """What a problem that the source reported makes of an item."""
     if problem.reason in _DENIED:
         return WorkState.DENIED

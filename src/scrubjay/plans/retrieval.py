@@ -53,7 +53,7 @@ log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class RunDependencies:
     """What every run of this process shares."""
 
     database: Database
@@ -101,7 +101,7 @@ class Retrieval:
     connector: Connector
     destination: Destination
     rule_id: str | None
-    parts: Parts
+    parts: RunDependencies
     facts: Mapping[str, Any] = field(default_factory=dict)  # what the crawl counted, for the progress
     sink: FolderSink | None = None  # where items become files
     _places: asyncio.Semaphore = field(init=False)

@@ -40,7 +40,7 @@ from scrubjay.model.plan import (
     Trigger,
     WorkState,
 )
-from scrubjay.model.source import Problem, SourceItem
+from scrubjay.model.source import ItemProblem, SourceItem
 from scrubjay.plans.begin import KIND, PREVIEW_KIND
 from scrubjay.plans.comparing import WRITTEN_AT_ONCE, Comparison, work_item
 from scrubjay.plans.delta import change_of
@@ -49,7 +49,7 @@ from scrubjay.plans.filters import is_system_file, matches_filter
 from scrubjay.plans.freshness import choose_keys
 from scrubjay.plans.listing import SortedListing
 from scrubjay.plans.report import ItemOutcome, ItemTally, RunReport, is_warning, state_of
-from scrubjay.plans.retrieval import FolderSink, Parts, Retrieval
+from scrubjay.plans.retrieval import FolderSink, Retrieval, RunDependencies
 from scrubjay.plans.rules import read_destination
 from scrubjay.plans.timing import SLICES_PER_DAY
 from scrubjay.sources.protocol import Connector, ConnectorType, Tools
@@ -84,7 +84,7 @@ class FolderTarget:
 class PlanRuns:
     """The job kinds `crawl`, `crawl_shard` and `preview`."""
 
-    parts: Parts
+    parts: RunDependencies
     tools: Tools
     files: EnumerationFiles
     spool_folder: Path | None = None
@@ -321,7 +321,7 @@ class _Run:
         await self._write_problems(problems)
         return objects, size
 
-    def _unread(self, item: SourceItem, problem: Problem) -> OperationItem:
+    def _unread(self, item: SourceItem, problem: ItemProblem) -> OperationItem:
         return replace(
             work_item(self._operation, Change.UNREAD, item),
             state=state_of(problem),

@@ -12,7 +12,7 @@ from scrubjay.crawler.relevance import Relevance
 from scrubjay.crawler.robots import Robots
 from scrubjay.crawler.web_crawler import DISCOVERY_KIND, WebCrawler, seal_spec
 from scrubjay.errors import FetchFailed, HostBlocked, InvalidRequest, NotFound
-from scrubjay.extract.boilerplate import SiteMemory
+from scrubjay.extract.boilerplate import SiteBoilerplate
 from scrubjay.model.crawl_spec import CrawlMode, CrawlSpec, Extent
 from scrubjay.model.crawling import CrawledPage
 from scrubjay.model.destination import Destination
@@ -21,7 +21,7 @@ from scrubjay.model.extraction import Extraction, ExtractOptions
 from scrubjay.model.job import Job, JobPriority, JobState
 from scrubjay.model.tenant import Principal, Scope
 from scrubjay.model.urls import normalize_url, parse_url
-from scrubjay.plans.begin import KIND, CrawlOrder, RunOptions, begin_crawl, crawl_key
+from scrubjay.plans.begin import KIND, OneOffCrawl, RunOptions, begin_crawl, crawl_key
 from scrubjay.services.access import require
 from scrubjay.services.jobs import JobService
 from scrubjay.storage.collections import Collections
@@ -68,7 +68,7 @@ class CrawlService:
         if notes:
             payload["notes"] = dict(notes)
         options = RunOptions(priority=priority, submitted_by=principal.key_id, max_retries=max_retries, payload=payload)
-        order = CrawlOrder(
+        order = OneOffCrawl(
             tenant_id=principal.tenant_id,
             crawl=seal_spec(spec, self._crawler.secrets),
             key=_key(principal, spec, destination),
@@ -119,12 +119,12 @@ class CrawlService:
             payload["webhook"] = webhook
         return await self._jobs.submit(principal, DISCOVERY_KIND, payload)
 
-    async def site_memory(self, principal: Principal, host: str) -> SiteMemory | None:
+    async def site_memory(self, principal: Principal, host: str) -> SiteBoilerplate | None:
         """What the newest crawl of a host learned of its boilerplate."""
         require(principal, Scope.READ)
         async with self._crawler.database.reading() as connection:
             stored = await SiteMemories(connection).newest_of_host(principal.tenant_id, host)
-        return None if stored is None else SiteMemory.from_bytes(stored.memory)
+        return None if stored is None else SiteBoilerplate.from_bytes(stored.memory)
 
     async def find_unfinished(
         self, principal: Principal, spec: CrawlSpec, collection_id: str | None = None

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 from scrubjay.domains.definition import Definition
-from scrubjay.domains.orders import KIND_OF, CrawlOrder, CrawlScope
+from scrubjay.domains.orders import KIND_OF, CrawlScope, DomainCrawlOrder
 from scrubjay.domains.store import DomainStore
 from scrubjay.errors import Conflict, InvalidRequest, NotFound
 from scrubjay.model.tenant import Principal, Scope
@@ -22,7 +22,9 @@ class DomainCrawlService:
         self._inventory = inventory
         self._jobs = jobs
 
-    async def start(self, principal: Principal, action: str, order: CrawlOrder, *, endpoint: str) -> dict[str, Any]:
+    async def start(
+        self, principal: Principal, action: str, order: DomainCrawlOrder, *, endpoint: str
+    ) -> dict[str, Any]:
         """Queue the steps of an action; returns the job's metadata. What can be wrong with the order is said now."""
         require(principal, Scope.WRITE)
         domain = await asyncio.to_thread(self._store.read, principal.tenant_id, order.domain_id)
@@ -40,14 +42,14 @@ class DomainCrawlService:
             ),
         )
 
-    async def _check_vector_store(self, principal: Principal, definition: Definition, order: CrawlOrder) -> None:
+    async def _check_vector_store(self, principal: Principal, definition: Definition, order: DomainCrawlOrder) -> None:
         store_id = order.vector_store_id or definition.vector_store_id
         if not store_id:
             raise Conflict(f"Domain '{order.domain_id}' has no vector store; give one with 'vector_store_id'.")
         await self._inventory.get_vector_store(principal, store_id)
 
 
-def _check_source(definition: Definition, order: CrawlOrder) -> None:
+def _check_source(definition: Definition, order: DomainCrawlOrder) -> None:
     if order.source_id is None:
         return
     if order.scope is CrawlScope.ALL:

@@ -12,13 +12,13 @@ from scrubjay.errors import InvalidRequest
 from scrubjay.model.tenant import Principal, Scope
 from scrubjay.openai import verbs
 from scrubjay.openai.protocol import Backend, Window
-from scrubjay.openai.relay import Passage, Relayed
-from scrubjay.openai.verbs import Outcome, Tell, silently
+from scrubjay.openai.relay import ForwardedRequest, Relayed
+from scrubjay.openai.verbs import InventoryOutcome, Tell, silently
 from scrubjay.services.access import require
 from scrubjay.services.acts import note_act
 from scrubjay.storage.database import Database
 
-__all__ = ["InventoryService", "Outcome", "Tell", "Window"]
+__all__ = ["InventoryOutcome", "InventoryService", "Tell", "Window"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -88,7 +88,7 @@ class InventoryService:
         """Whether objects are those of an OpenAI account, not our own."""
         return self._backend.name == "remote"
 
-    async def pass_on(self, principal: Principal, passage: Passage, scope: Scope) -> Relayed:
+    async def pass_on(self, principal: Principal, passage: ForwardedRequest, scope: Scope) -> Relayed:
         """Forward a client's request unchanged to the backend; it requires `scope`."""
         require(principal, scope)
         if scope is Scope.ADMIN:
@@ -108,7 +108,7 @@ class InventoryService:
         with_files: bool = False,
         dry_run: bool = False,
         tell: Tell = silently,
-    ) -> Outcome:
+    ) -> InventoryOutcome:
         """Delete a vector store; `with_files`: delete its files everywhere first. `tell` is called for each step."""
         require(principal, Scope.ADMIN)
         if not dry_run:
@@ -126,7 +126,7 @@ class InventoryService:
         with_files: bool = False,
         dry_run: bool = False,
         tell: Tell = silently,
-    ) -> Outcome:
+    ) -> InventoryOutcome:
         """Delete an assistant; `with_files`: the files of its vector stores everywhere and the stores first."""
         require(principal, Scope.ADMIN if with_files else Scope.WRITE)
         if with_files and not dry_run:
@@ -145,7 +145,7 @@ class InventoryService:
         remove_others: bool = False,
         dry_run: bool = False,
         tell: Tell = silently,
-    ) -> Mapping[str, Outcome]:
+    ) -> Mapping[str, InventoryOutcome]:
         """Add all files of all sources to every target; returns target id → what changed in it.
 
         `remove_others` removes from the targets what none of the sources has; the file itself stays.

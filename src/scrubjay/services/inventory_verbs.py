@@ -6,7 +6,7 @@ from typing import Any
 
 from scrubjay.model.tenant import Principal, Scope
 from scrubjay.openai.values import AssistantValues, VectorStoreChanges, VectorStoreValues, read_values
-from scrubjay.services.inventory import InventoryService, Outcome
+from scrubjay.services.inventory import InventoryOutcome, InventoryService
 from scrubjay.services.verbs import Tell, Verb
 
 STORE_FIELDS = ("name", "description", "metadata", "expires_after", "file_ids", "chunking_strategy")
@@ -70,7 +70,7 @@ class _Verbs:
         return {**item, "deleted_ids": outcome.deleted}
 
     async def replicate(self, who: Principal, values: Values, tell: Tell) -> Any:
-        outcomes: Mapping[str, Outcome] = await self._inventory.replicate(
+        outcomes: Mapping[str, InventoryOutcome] = await self._inventory.replicate(
             who,
             values["source_vector_store_ids"],
             values["target_vector_store_ids"],

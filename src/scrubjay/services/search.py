@@ -112,7 +112,7 @@ class SearchService:
         moment = cursor.as_of if cursor is not None else utc_now()
         offset = cursor.offset if cursor is not None else 0
         where = _filter(tenant_id, request, parsed, moment if cursor is not None else None)
-        run = _Run(
+        run = _GenerationSearch(
             await self._catalog.live(), where, request, await self._languages_of(tenant_id, request), self._cache
         )
         wanted = offset + max(request.limit, request.rerank_top_n if request.use_reranker else 0)
@@ -138,7 +138,7 @@ class SearchService:
             notes=tuple(run.notes),
         )
 
-    async def _gather(self, run: "_Run", parsed: ParsedQuery, wanted: int) -> tuple[list[_Found], bool]:
+    async def _gather(self, run: "_GenerationSearch", parsed: ParsedQuery, wanted: int) -> tuple[list[_Found], bool]:
         """At least as many as wanted, and whether that is all there is."""
         depth = max(LEAST_CANDIDATES, wanted * CANDIDATES_PER_RESULT)
         while True:
@@ -149,7 +149,9 @@ class SearchService:
                 return found, complete
             depth *= 4
 
-    async def _hydrate(self, run: "_Run", parsed: ParsedQuery, fused: Sequence[Fused], wanted: int) -> list[_Found]:
+    async def _hydrate(
+        self, run: "_GenerationSearch", parsed: ParsedQuery, fused: Sequence[Fused], wanted: int
+    ) -> list[_Found]:
         """The first ones as the database has them. What it does not have so any more, or not yet, is left out."""
         found: dict[tuple[str, str | None], _Found] = {}
         at, step = 0, max(LEAST_LOADED, wanted)
@@ -165,7 +167,7 @@ class SearchService:
             at += step
         return sorted(found.values(), key=lambda each: (-each.fused.score, each.chunk.id))
 
-    async def _load(self, run: "_Run", fused: Sequence[Fused]) -> list[_Found]:
+    async def _load(self, run: "_GenerationSearch", fused: Sequence[Fused]) -> list[_Found]:
         """Hits with their chunks and documents, without those that are not to be shown."""
         async with self._database.reading() as connection:
             chunks = await Chunks(connection).by_ids(run.where.tenant_id, [each.chunk_id for each in fused])
@@ -190,7 +192,7 @@ class SearchService:
         return {document_id: version.version for document_id, version in versions.items()}
 
     async def _rerank(
-        self, run: "_Run", parsed: ParsedQuery, found: list[_Found], count: int
+        self, run: "_GenerationSearch", parsed: ParsedQuery, found: list[_Found], count: int
     ) -> tuple[list[_Found], Mapping[str, float]]:
         """The first ones in the reranker's order, and the rest after them in their own."""
         if self._reranker is None:
@@ -209,7 +211,7 @@ class SearchService:
         return [*first, *rest], by_id
 
     async def _results(
-        self, run: "_Run", parsed: ParsedQuery, page: Sequence[_Found], scores: Mapping[str, float]
+        self, run: "_GenerationSearch", parsed: ParsedQuery, page: Sequence[_Found], scores: Mapping[str, float]
     ) -> list[SearchResult]:
         asked = {term for word in query_terms(parsed.text, run.languages) for term in word.scoring}
         results = []
@@ -262,7 +264,7 @@ class SearchService:
         return languages or ("en",)
 
 
-class _Run:
+class _GenerationSearch:
     """One search against one generation."""
 
     def __init__(

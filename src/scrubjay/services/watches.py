@@ -24,7 +24,7 @@ from scrubjay.storage.database import Database
 from scrubjay.storage.plans import Plans
 from scrubjay.storage.watches import Stories, StoryRow, Throttles, Watches, WatchItemRow, WatchItems, WatchRow
 from scrubjay.watches.brake import read_brake
-from scrubjay.watches.poll import Outcome
+from scrubjay.watches.poll import PollOutcome
 from scrubjay.watches.watcher import Watcher
 
 NAME_LENGTH = 200
@@ -130,7 +130,7 @@ class WatchService:
             await Watches(connection).get(principal.tenant_id, watch_id)
             await Watches(connection).delete(principal.tenant_id, watch_id)
 
-    async def poll(self, principal: Principal, watch_id: str) -> Outcome:
+    async def poll(self, principal: Principal, watch_id: str) -> PollOutcome:
         """Look at the source now, within the day's budget."""
         require(principal, Scope.WRITE)
         watch = await self.get(principal, watch_id)

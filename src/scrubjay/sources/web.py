@@ -27,7 +27,7 @@ from scrubjay.jobs.context import JobContext
 from scrubjay.model.crawl_spec import CrawlSpec, CrawlStrategy
 from scrubjay.model.crawling import CrawledPage, FrontierItem, PageListing
 from scrubjay.model.plan import Plan, RepositoryType, WebSettings
-from scrubjay.model.source import Connectivity, Problem, SourceContent, SourceItem, reason_of
+from scrubjay.model.source import Connectivity, ItemProblem, SourceContent, SourceItem, reason_of
 from scrubjay.model.urls import hash_url, normalize_url, parse_url
 from scrubjay.sources.protocol import ConnectorType, Tools
 from scrubjay.sources.web_config import describe_config, secret_name, spec_of_plan
@@ -55,7 +55,7 @@ Found = Callable[[AsyncConnection, Sequence[SourceItem]], Awaitable[None]]
 
 
 @dataclass(slots=True)
-class WebSource:
+class WebConnector:
     plan: Plan
     tools: Tools
     problems: list[str] = field(default_factory=list)
@@ -231,7 +231,7 @@ class WebSource:
 def _item(page: PageListing) -> SourceItem:
     problem = None
     if page.error_type is not None:
-        problem = Problem(
+        problem = ItemProblem(
             reason=reason_of(page.error_type, page.status),
             message=page.error or page.error_type,
             http_status=page.status,
@@ -373,5 +373,5 @@ WEB = ConnectorType(
     required=("start_url",),
     skips_system_files=False,
     streams=True,
-    open=WebSource,
+    open=WebConnector,
 )

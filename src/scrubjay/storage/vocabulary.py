@@ -13,7 +13,7 @@ from scrubjay.storage.types import Id, UtcDateTime, short_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Word:
+class VocabularyWord:
     tenant_id: str
     word: str
     created_at: datetime = field(default_factory=utc_now)
@@ -28,9 +28,9 @@ class WordRow(Base):
     created_at: Mapped[datetime] = mapped_column(UtcDateTime)
 
 
-class Vocabulary(Repository[Word]):
+class Vocabulary(Repository[VocabularyWord]):
     row = WordRow
-    model = Word
+    model = VocabularyWord
     noun = "word"
     key = ("word",)
 
@@ -42,7 +42,7 @@ class Vocabulary(Repository[Word]):
             )
             fresh = set(batch) - set(known.scalars())
             if fresh:
-                await self.add_many([Word(tenant_id=tenant_id, word=word) for word in sorted(fresh)])
+                await self.add_many([VocabularyWord(tenant_id=tenant_id, word=word) for word in sorted(fresh)])
 
     async def words(self, tenant_id: str, limit: int) -> Sequence[str]:
         return await self.column(

@@ -13,7 +13,7 @@ from scrubjay.model.watching import ThrottleLevel, Watch, WatchItem, WatchKind
 from scrubjay.storage.database import Database
 from scrubjay.storage.watches import WatchItems
 from scrubjay.watches.analysis import PREVIEW_CHARACTERS, Candidate, NewsScore, NewsScorer, score_safely
-from scrubjay.watches.issue import Found, Issue, Rules, Tally, heading_of
+from scrubjay.watches.issue import Found, Issue, PollTally, Rules, heading_of
 from scrubjay.watches.pages import Preview, look_at
 from scrubjay.watches.similarity import read_telling
 from scrubjay.watches.sorting import Sorting
@@ -109,7 +109,7 @@ class NewsDesk:
         destination: Destination,
         now: datetime,
         level: ThrottleLevel,
-    ) -> Tally:
+    ) -> PollTally:
         """Write every item with what becomes of it, its story, and the job. The caller holds the tenant's lock."""
         issue = Issue(self.rules, connection, watch, destination, now)
         await issue.open(found)

@@ -11,13 +11,13 @@ _FIELDS = ("loc", "lastmod")
 _LONGEST_TEXT = 4096
 
 
-class _Refused(Exception):
+class _EntityDeclared(Exception):
     """Entities are declared, which no sitemap needs."""
 
 
 def read_index_dates(data: bytes, url: str) -> dict[str, datetime]:
     """Address of a file → its lastmod. What cannot be read has none, and is then asked for by its validators."""
-    reading = _Reading(url)
+    reading = _SitemapIndexHandler(url)
     parser = expat.ParserCreate()
     parser.buffer_text = True
     parser.StartElementHandler = reading.start
@@ -26,16 +26,16 @@ def read_index_dates(data: bytes, url: str) -> dict[str, datetime]:
     parser.EntityDeclHandler = _refuse
     try:
         parser.Parse(data.lstrip(b" \t\r\n"), True)
-    except (expat.ExpatError, _Refused):
+    except (expat.ExpatError, _EntityDeclared):
         return reading.dates  # what came before the mistake holds
     return reading.dates
 
 
 def _refuse(*_: object) -> None:
-    raise _Refused
+    raise _EntityDeclared
 
 
-class _Reading:
+class _SitemapIndexHandler:
     def __init__(self, url: str) -> None:
         self._url = url
         self._field: str | None = None

@@ -15,7 +15,7 @@ from scrubjay.watches.analysis import NewsScore
 from scrubjay.watches.similarity import read_telling
 from scrubjay.watches.sources import Entry
 from scrubjay.watches.stories import STORY_SPAN, StoryBook
-from scrubjay.watches.trigger import QUEUE_FULL, Trigger
+from scrubjay.watches.trigger import QUEUE_FULL, WatchTrigger
 
 STORED_LEAD_CHARACTERS = 500
 _SLUG_WORD = re.compile(r"[^\W\d_]{2,}")
@@ -40,7 +40,7 @@ class Found:
 
 
 @dataclass(slots=True)
-class Tally:
+class PollTally:
     """What a poll came to."""
 
     new: int = 0
@@ -57,7 +57,7 @@ class Rules:
     """What decides about all news."""
 
     book: StoryBook
-    trigger: Trigger
+    trigger: WatchTrigger
     threshold: float
     debounce: timedelta
 
@@ -78,7 +78,7 @@ class Issue:
         self._by_text: dict[str, WatchItem] = {}
         self._to_crawl: list[WatchItem] = []
         self.stories: dict[str, None] = {}
-        self.tally = Tally()
+        self.tally = PollTally()
 
     async def open(self, found: Sequence[Found]) -> None:
         urls = {each.entry.url_hash for each in found}

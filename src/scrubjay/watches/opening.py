@@ -10,7 +10,7 @@ from scrubjay.watches.desk import NewsDesk
 from scrubjay.watches.issue import Rules
 from scrubjay.watches.poll import Clock, Poller
 from scrubjay.watches.stories import StoryBook
-from scrubjay.watches.trigger import BeginCrawl, PlanDestination, Trigger
+from scrubjay.watches.trigger import BeginCrawl, PlanDestination, WatchTrigger
 from scrubjay.watches.watcher import Watcher
 
 
@@ -28,7 +28,7 @@ def open_watcher(
             breaking_sources=settings.watch_breaking_sources,
             window=timedelta(seconds=settings.watch_breaking_window_seconds),
         ),
-        trigger=Trigger(database, settings, signals, plan_destination, begin_crawl),
+        trigger=WatchTrigger(database, settings, signals, plan_destination, begin_crawl),
         threshold=settings.watch_score_threshold,
         debounce=timedelta(seconds=settings.watch_debounce_seconds),
     )

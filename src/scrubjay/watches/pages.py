@@ -15,8 +15,8 @@ from scrubjay.watches.sources import (
     MAX_TITLE_CHARACTERS,
     TIMEOUT_SECONDS,
     Entry,
-    Listing,
     Reader,
+    WatchListing,
     hash_text,
     is_unchanged,
     moved,
@@ -37,12 +37,12 @@ class Preview:
     fingerprint: str | None
 
 
-async def read_page(reader: Reader, watch: Watch) -> Listing:
+async def read_page(reader: Reader, watch: Watch) -> WatchListing:
     """The page itself is the only entry; it changed when what its article says changed."""
     url = parse_url(watch.url).text
     await reader.obey_robots(url)
     if watch.memory.get("ask_head") and await _is_same_by_head(reader, watch):
-        return Listing(unchanged=True)
+        return WatchListing(unchanged=True)
     answer = await reader.fetcher.fetch(
         FetchRequest(
             url=url,
@@ -53,7 +53,7 @@ async def read_page(reader: Reader, watch: Watch) -> Listing:
         )
     )
     if is_unchanged(answer, watch):
-        return Listing(unchanged=True)
+        return WatchListing(unchanged=True)
     extraction = await _extract(reader.pool, answer)
     text = str(storable(extraction.markdown))[: 4 * FINGERPRINT_CHARACTERS]
     told = fingerprint(article_text(text))
@@ -70,7 +70,7 @@ async def read_page(reader: Reader, watch: Watch) -> Listing:
         fingerprint=told,
         published_at=reader.now,
     )
-    return Listing(
+    return WatchListing(
         entries=(entry,),
         etag=validator(answer.etag),
         last_modified=validator(answer.last_modified),

@@ -25,11 +25,11 @@ from scrubjay.watches import timing
 from scrubjay.watches.brake import read_brake
 from scrubjay.watches.budget import OVER_BUDGET, Meter, MeteredFetcher
 from scrubjay.watches.desk import NewsDesk
-from scrubjay.watches.issue import Found, Tally
+from scrubjay.watches.issue import Found, PollTally
 from scrubjay.watches.pages import read_page
 from scrubjay.watches.sitemaps import forget_reading, read_sitemap
 from scrubjay.watches.sorting import Sorting, sort_entries
-from scrubjay.watches.sources import Entry, Listing, Reader, read_feed
+from scrubjay.watches.sources import Entry, Reader, WatchListing, read_feed
 
 Clock = Callable[[], datetime]
 LONG_WRITE = 100  # rows: more than a moment's work for SQLite
@@ -51,11 +51,11 @@ class PollStatus(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class PollOutcome:
     status: PollStatus
     requests: int = 0
     remembered: int = 0
-    tally: Tally = field(default_factory=Tally)
+    tally: PollTally = field(default_factory=PollTally)
     error: str | None = None
 
     def dump(self) -> dict[str, Any]:
@@ -76,13 +76,13 @@ class Poller:
         if self._fetcher is not None:
             await self._fetcher.close()
 
-    async def poll(self, watch: Watch) -> Outcome:
+    async def poll(self, watch: Watch) -> PollOutcome:
         """Look at the source of a watch that is leased; its `lease` says by whom."""
         now = self.clock()
         left = watch.daily_budget - timing.used_today(watch, now)
         level = (await read_brake(self._database, self._crawler.settings)).level
         if left <= 0:
-            return await self._give_back(watch, now, Outcome(status=PollStatus.OVER_BUDGET))
+            return await self._give_back(watch, now, PollOutcome(status=PollStatus.OVER_BUDGET))
         reader = self._reader(watch, now, left)
         try:
             listing = await _READERS[watch.kind](reader, watch)
@@ -111,7 +111,7 @@ class Poller:
             self._politeness[tenant_id] = known
         return known
 
-    async def _take(self, reader: Reader, watch: Watch, listing: Listing, level: ThrottleLevel) -> Outcome:
+    async def _take(self, reader: Reader, watch: Watch, listing: WatchListing, level: ThrottleLevel) -> PollOutcome:
         sorting, found = Sorting(), list[Found]()
         if not listing.unchanged:
             async with self._database.reading() as connection:
@@ -130,22 +130,22 @@ class Poller:
         self,
         reader: Reader,
         watch: Watch,
-        listing: Listing,
+        listing: WatchListing,
         sorting: Sorting,
         found: list[Found],
         destination: Destination,
         problems: list[str],
         level: ThrottleLevel,
-    ) -> Outcome:
+    ) -> PollOutcome:
         """Everything at once: the items, their stories, the job, and the watch itself."""
-        now, tally = reader.now, Tally()
+        now, tally = reader.now, PollTally()
         remembered = _unrepeated(sorting.old)
         async with self._database.writing(long=len(remembered) + len(sorting.rebased) > LONG_WRITE) as connection:
             if found:
                 await Watches(connection).lock_news(watch.tenant_id)
             changes = self._changes(reader, watch, listing, sorting, problems, level)
             if not await Watches(connection).settle(watch.id, watch.lease or "", **changes):
-                return Outcome(status=PollStatus.LOST, requests=reader.fetcher.meter.used)
+                return PollOutcome(status=PollStatus.LOST, requests=reader.fetcher.meter.used)
             items = WatchItems(connection)
             await items.add_many([_seen(watch, entry, now) for entry in remembered])
             await items.rehash(watch.id, sorting.rebased)
@@ -160,7 +160,7 @@ class Poller:
         if tally.breaking:
             await self._desk.rules.trigger.signals.outbox()
         changed = any((remembered, tally.new, tally.updated, tally.suppressed, tally.debounced))
-        return Outcome(
+        return PollOutcome(
             status=PollStatus.CHANGED if changed else PollStatus.UNCHANGED,
             requests=reader.fetcher.meter.used,
             remembered=len(remembered),
@@ -171,7 +171,7 @@ class Poller:
         self,
         reader: Reader,
         watch: Watch,
-        listing: Listing,
+        listing: WatchListing,
         sorting: Sorting,
         problems: list[str],
         level: ThrottleLevel,
@@ -204,11 +204,11 @@ class Poller:
             "last_polled_at": now,
         }
 
-    async def _fail(self, reader: Reader, watch: Watch, error: Any, level: ThrottleLevel) -> Outcome:
+    async def _fail(self, reader: Reader, watch: Watch, error: Any, level: ThrottleLevel) -> PollOutcome:
         """The failure in words on the watch; the next try comes later each time."""
         now, used = reader.now, reader.fetcher.meter.used
         if getattr(error, "error_type", None) == OVER_BUDGET:
-            return await self._give_back(watch, now, Outcome(status=PollStatus.OVER_BUDGET, requests=used))
+            return await self._give_back(watch, now, PollOutcome(status=PollStatus.OVER_BUDGET, requests=used))
         message = str(redact(error.message))[:MAX_MESSAGE_CHARACTERS]
         failures = watch.failures + 1
         wait = error.wait_seconds if isinstance(error, CircuitOpen) else error.details.get("retry_after_seconds")
@@ -218,9 +218,9 @@ class Poller:
             held = await Watches(connection).settle(watch.id, watch.lease or "", next_poll_at=next_try, **changes)
         log.info("poll failed", watch_id=watch.id, failures=failures, reason=message)
         status = PollStatus.FAILED if held else PollStatus.LOST
-        return Outcome(status=status, requests=used, error=message)
+        return PollOutcome(status=status, requests=used, error=message)
 
-    async def _give_back(self, watch: Watch, now: datetime, outcome: Outcome) -> Outcome:
+    async def _give_back(self, watch: Watch, now: datetime, outcome: PollOutcome) -> PollOutcome:
         """Nothing more today."""
         changes = self._spent(watch, now, outcome.requests)
         if not outcome.requests:
@@ -232,7 +232,7 @@ class Poller:
         return outcome
 
 
-def _forgetful(listing: Listing, now: datetime) -> dict[str, Any]:
+def _forgetful(listing: WatchListing, now: datetime) -> dict[str, Any]:
     """What a watch keeps of a listing that it must be told again."""
     memory = {} if listing.memory is None else forget_reading(listing.memory, now)
     return {"etag": None, "last_modified": None, "memory": memory}
@@ -263,7 +263,7 @@ def _sentence(problems: list[str]) -> str | None:
     return " ".join(dict.fromkeys(problems))[:MAX_MESSAGE_CHARACTERS] or None
 
 
-def _count(outcome: Outcome) -> None:
+def _count(outcome: PollOutcome) -> None:
     tally = outcome.tally
     events = {
         "poll": 1,

@@ -15,7 +15,7 @@ from scrubjay.model.urls import hash_url, normal_form
 from scrubjay.model.watching import Watch
 from scrubjay.watches.budget import OVER_BUDGET
 from scrubjay.watches.index_dates import read_index_dates
-from scrubjay.watches.sources import Entry, Listing, Reader, hash_text, moved, plausible, require_ok, validator
+from scrubjay.watches.sources import Entry, Reader, WatchListing, hash_text, moved, plausible, require_ok, validator
 
 MAX_SITEMAP_BYTES = 50 * 1024 * 1024
 MAX_ENTRIES = 50_000  # of one poll
@@ -27,7 +27,7 @@ _Known = dict[str, Any]  # of one file: etag, last_modified, body_sha256, lastmo
 
 
 @dataclass(slots=True)
-class _Reading:
+class _SitemapPoll:
     """What one poll collects."""
 
     entries: dict[str, Entry] = field(default_factory=dict)
@@ -36,8 +36,8 @@ class _Reading:
     read_any: bool = False
 
 
-async def read_sitemap(reader: Reader, watch: Watch) -> Listing:
-    reading = _Reading(files={url: dict(known) for url, known in (watch.memory.get("files") or {}).items()})
+async def read_sitemap(reader: Reader, watch: Watch) -> WatchListing:
+    reading = _SitemapPoll(files={url: dict(known) for url, known in (watch.memory.get("files") or {}).items()})
     own: _Known = {
         "etag": watch.etag,
         "last_modified": watch.last_modified,
@@ -51,8 +51,8 @@ async def read_sitemap(reader: Reader, watch: Watch) -> Listing:
     await _read_children(reader, reading)
     memory: dict[str, Any] = {**watch.memory, "body_sha256": own.get("body_sha256"), "files": reading.files}
     if not reading.read_any:
-        return Listing(unchanged=True, memory=memory if reading.files else None)
-    return Listing(
+        return WatchListing(unchanged=True, memory=memory if reading.files else None)
+    return WatchListing(
         entries=tuple(reading.entries.values()),
         etag=own.get("etag"),
         last_modified=own.get("last_modified"),
@@ -61,7 +61,7 @@ async def read_sitemap(reader: Reader, watch: Watch) -> Listing:
     )
 
 
-async def _read_children(reader: Reader, reading: _Reading) -> None:
+async def _read_children(reader: Reader, reading: _SitemapPoll) -> None:
     """Files whose lastmod is another than when they were read; of those that say none, the ones unread for longest."""
     files = reading.files
     waiting = sorted(
@@ -101,7 +101,7 @@ def _urgency(known: Mapping[str, Any]) -> tuple[int, str, str]:
     return 1, "", str(known["read_at"])
 
 
-async def _read_file(reader: Reader, url: str, known: _Known, reading: _Reading) -> "_File | None":
+async def _read_file(reader: Reader, url: str, known: _Known, reading: _SitemapPoll) -> "_File | None":
     """What a file lists, or nothing if it is as before; what is known of it is brought up to date."""
     answer = await reader.fetcher.fetch(
         FetchRequest(
@@ -162,7 +162,7 @@ def _require_sitemap(parsed: ParsedSitemap, url: str) -> None:
             raise FetchFailed(f"There is no sitemap at {url}: {problem.message}", error_type=problem.error_type)
 
 
-def _note_children(file: _File, reading: _Reading, *, is_old: bool) -> None:
+def _note_children(file: _File, reading: _SitemapPoll, *, is_old: bool) -> None:
     """Files that were there from the beginning list what is old; one that appears later lists what is new."""
     for url in file.parsed.children:
         if url not in reading.files and len(reading.files) >= MAX_FILES:
@@ -173,7 +173,7 @@ def _note_children(file: _File, reading: _Reading, *, is_old: bool) -> None:
         known["lastmod"] = None if changed is None else changed.isoformat()
 
 
-def _add(parsed: ParsedSitemap, reading: _Reading, now: datetime, *, is_old: bool) -> None:
+def _add(parsed: ParsedSitemap, reading: _SitemapPoll, now: datetime, *, is_old: bool) -> None:
     reading.problems += [problem.message for problem in parsed.problems]
     for each in parsed.entries:
         if len(reading.entries) >= MAX_ENTRIES:

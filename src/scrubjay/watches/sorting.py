@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from scrubjay.model.watching import Watch, WatchItem, WatchKind
 from scrubjay.storage.watches import WatchItems
 from scrubjay.watches.fingerprint import TELLING_CHARACTERS
-from scrubjay.watches.sources import Entry, Listing
+from scrubjay.watches.sources import Entry, WatchListing
 
 MAX_NEWS = 200  # of one poll; what is more waits for the next
 TOO_OLD = timedelta(days=90)  # what was published earlier is not news, wherever it turns up
@@ -36,7 +36,7 @@ class Sorting:
 
 
 async def sort_entries(
-    items: WatchItems, watch: Watch, listing: Listing, *, now: datetime, debounce: timedelta
+    items: WatchItems, watch: Watch, listing: WatchListing, *, now: datetime, debounce: timedelta
 ) -> Sorting:
     sorting = Sorting()
     known = await _known(items, watch, listing.entries)

@@ -69,7 +69,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listing:
+class WatchListing:
     """What came back. What may be left out of the next question is only remembered when all of it was dealt with."""
 
     entries: tuple[Entry, ...] = ()
@@ -96,7 +96,7 @@ class Reader:
             raise FetchFailed(verdict.message, error_type=str(verdict.reason))
 
 
-async def read_feed(reader: Reader, watch: Watch) -> Listing:
+async def read_feed(reader: Reader, watch: Watch) -> WatchListing:
     answer = await reader.fetcher.fetch(
         FetchRequest(
             url=watch.url,
@@ -108,15 +108,15 @@ async def read_feed(reader: Reader, watch: Watch) -> Listing:
         )
     )
     if is_unchanged(answer, watch):
-        return Listing(unchanged=True)
+        return WatchListing(unchanged=True)
     digest = hashlib.sha256(answer.body).hexdigest()
     if digest == watch.memory.get("body_sha256"):
-        return Listing(unchanged=True)  # it does not understand conditions, but says the same
+        return WatchListing(unchanged=True)  # it does not understand conditions, but says the same
     feed, entries = await asyncio.to_thread(_read_feed, answer, reader.now)
     problems = [*moved(answer), *feed.problems]
     if len(feed.entries) > MAX_ENTRIES:
         problems.append(f"Only the first {MAX_ENTRIES:,} of {len(feed.entries):,} entries are looked at.")
-    return Listing(
+    return WatchListing(
         entries=entries,
         etag=validator(answer.etag),
         last_modified=validator(answer.last_modified),

@@ -36,7 +36,7 @@ BeginCrawl = Callable[[AsyncConnection, Watch, CrawlSpec, Destination, str], Awa
 
 
 @dataclass(frozen=True, slots=True)
-class Trigger:
+class WatchTrigger:
     database: Database
     settings: Settings
     signals: JobSignals

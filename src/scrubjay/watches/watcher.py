@@ -21,7 +21,7 @@ from scrubjay.storage.watches import Stories, Watches, WatchItems
 from scrubjay.telemetry import get_logger
 from scrubjay.watches.brake import read_brake
 from scrubjay.watches.desk import NewsDesk
-from scrubjay.watches.poll import Outcome, Poller, PollStatus
+from scrubjay.watches.poll import Poller, PollOutcome, PollStatus
 from scrubjay.watches.sorting import TOO_OLD
 
 LOOK_SECONDS = 1.0
@@ -186,14 +186,14 @@ class Watcher:
             removed = await WatchItems(connection).remove_old(now - TOO_OLD)
             return removed + await Stories(connection).remove_old(now - TOO_OLD)
 
-    async def poll_due(self) -> list[Outcome]:
+    async def poll_due(self) -> list[PollOutcome]:
         """Poll everything that is due now, and come back when that is done."""
-        outcomes: list[Outcome] = []
+        outcomes: list[PollOutcome] = []
         while watches := await self._lease_due(self._settings.watch_concurrency):
             outcomes += await asyncio.gather(*(self._poller.poll(watch) for watch in watches))
         return outcomes
 
-    async def poll_now(self, watch: Watch) -> Outcome:
+    async def poll_now(self, watch: Watch) -> PollOutcome:
         """Poll one watch, due or not. Conflict when somebody is at it."""
         now, lease = self._now(), new_id("wrk")
         async with self._database.writing() as connection:

@@ -12,14 +12,14 @@ PROBE_SECONDS = (60, 120, 240, 480, 900)  # how long an open circuit rests befor
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class DeliveryResult:
     outcome: str  # delivered, retried, failed or probed
     delivery: Mapping[str, Any]
     webhook: Mapping[str, Any]
     rests_until: datetime | None = None  # nothing is sent to the webhook before
 
 
-def judge(webhook: Webhook, delivery: Delivery, answer: Answer, now: datetime) -> Verdict:
+def judge(webhook: Webhook, delivery: Delivery, answer: Answer, now: datetime) -> DeliveryResult:
     seen: dict[str, Any] = {
         "last_attempt_at": now,
         "response_status": answer.status,
@@ -30,22 +30,22 @@ def judge(webhook: Webhook, delivery: Delivery, answer: Answer, now: datetime) -
     attempts = delivery.attempts + 1
     if answer.is_success:
         delivered = {**seen, "status": DeliveryStatus.DELIVERED, "attempts": attempts}
-        return Verdict("delivered", delivered, {"failures": 0, "circuit_opened_at": None})
+        return DeliveryResult("delivered", delivered, {"failures": 0, "circuit_opened_at": None})
     if webhook.circuit_opened_at is not None:
         # A probe: the delivery pays nothing for it, or an outage would use up everything that waits.
         failures = webhook.failures + 1
         until = now + rest(failures)
         waits = {**seen, "next_attempt_at": until}
-        return Verdict("probed", waits, {"failures": failures, "circuit_opened_at": now}, until)
+        return DeliveryResult("probed", waits, {"failures": failures, "circuit_opened_at": now}, until)
     if attempts < delivery.max_attempts:
         pause = RETRY_SECONDS[min(attempts, len(RETRY_SECONDS)) - 1]
         until = now + timedelta(seconds=pause)
-        return Verdict("retried", {**seen, "attempts": attempts, "next_attempt_at": until}, {}, until)
+        return DeliveryResult("retried", {**seen, "attempts": attempts, "next_attempt_at": until}, {}, until)
     failures = webhook.failures + 1
     given_up = {**seen, "attempts": attempts, "status": DeliveryStatus.FAILED}
     if failures < CIRCUIT_FAILURES:
-        return Verdict("failed", given_up, {"failures": failures})
-    return Verdict("failed", given_up, {"failures": failures, "circuit_opened_at": now}, now + rest(failures))
+        return DeliveryResult("failed", given_up, {"failures": failures})
+    return DeliveryResult("failed", given_up, {"failures": failures, "circuit_opened_at": now}, now + rest(failures))
 
 
 def rest(failures: int) -> timedelta:

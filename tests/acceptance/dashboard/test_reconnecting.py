@@ -13,7 +13,7 @@ from tests.acceptance.dashboard.tabs import tab_of
 from tests.acceptance.house import House
 from tests.workshop import wait_until
 
-from scrubjay.domains.orders import CrawlOrder
+from scrubjay.domains.orders import DomainCrawlOrder
 from scrubjay.model.tenant import Scope
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
@@ -67,7 +67,7 @@ async def test_pages_go_on_by_themselves_after_the_server_was_away(
             return any("ERR_" in complaint for complaint in tab.complaints)
 
         await workshop.jay.domain_crawls.start(
-            who, "crawl", CrawlOrder(domain_id="BIRDS"), endpoint="/v2/crawler/crawl?domain_id=BIRDS"
+            who, "crawl", DomainCrawlOrder(domain_id="BIRDS"), endpoint="/v2/crawler/crawl?domain_id=BIRDS"
         )
         await wait_until(is_cut_off, "the page noticed that nobody answers", seconds=PATIENCE / 1000)
         async with serving(workshop, port):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from scrubjay.crawler.frontier import REDIRECT_NOTE, CrawlFrontier
-from scrubjay.crawler.scope import Scope
+from scrubjay.crawler.scope import UrlScope
 from scrubjay.model.crawl_spec import read_spec
 from scrubjay.model.crawling import FrontierStatus
 from scrubjay.model.extraction import Anchor
@@ -24,7 +24,7 @@ START = "http://a.org/"
 
 def make_frontier(job_id: str = "job", *, goes_on: bool = False, **values: Any) -> CrawlFrontier:
     spec = read_spec({"start_urls": [START], **values})
-    scope = Scope(spec.start_urls, spec.extent, spec.include, spec.exclude)
+    scope = UrlScope(spec.start_urls, spec.extent, spec.include, spec.exclude)
     return CrawlFrontier(job_id, spec, scope, goes_on=goes_on)
 
 

@@ -2,13 +2,13 @@
 
 import pytest
 
-from scrubjay.crawler.scope import Scope
+from scrubjay.crawler.scope import UrlScope
 from scrubjay.model.crawl_spec import Extent
 from scrubjay.model.urls import parse_url
 
 
 def belongs(start: str, extent: Extent, url: str) -> bool:
-    return Scope([parse_url(start).text], extent).refusal(parse_url(url).text) is None
+    return UrlScope([parse_url(start).text], extent).refusal(parse_url(url).text) is None
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_the_domain_has_all_its_hosts_and_ports(start: str, inside: str, outside
 
 
 def test_an_added_root_widens_every_extent() -> None:
-    scope = Scope(["http://a.org/old/"], Extent.CHILDREN)
+    scope = UrlScope(["http://a.org/old/"], Extent.CHILDREN)
     scope.add_root("https://www.a.org/new/")
 
     assert scope.refusal("https://www.a.org/new/x") is None
@@ -66,7 +66,7 @@ def test_an_added_root_widens_every_extent() -> None:
 
 
 def test_patterns_are_asked_after_the_extent_and_exclusion_wins() -> None:
-    scope = Scope(["http://a.org/"], Extent.HOST, include=["/docs/"], exclude=["secret"])
+    scope = UrlScope(["http://a.org/"], Extent.HOST, include=["/docs/"], exclude=["secret"])
 
     assert scope.refusal("http://b.org/docs/") == "out_of_scope"
     assert scope.refusal("http://a.org/docs/x.PNG?a=1") == "not_a_page"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scrubjay.documents.chunking import Span, cut
+from scrubjay.documents.chunking import ChunkSpan, cut
 from scrubjay.errors import InvalidRequest
 from scrubjay.index.embedding import WordLlama
 from scrubjay.model.chunking import ChunkingOptions, ChunkStrategy, read_chunking
@@ -53,7 +53,7 @@ def model() -> WordLlama:
     return shared_model()
 
 
-def check(text: str, spans: list[Span]) -> None:
+def check(text: str, spans: list[ChunkSpan]) -> None:
     """What must hold of all chunks, however they were cut."""
     for span in spans:
         assert 0 <= span.start < span.end <= len(text)

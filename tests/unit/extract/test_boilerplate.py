@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from scrubjay.errors import InvalidRequest
-from scrubjay.extract.boilerplate import MAX_FINGERPRINTS, MIN_PAGES, SiteMemory, join_blocks
+from scrubjay.extract.boilerplate import MAX_FINGERPRINTS, MIN_PAGES, SiteBoilerplate, join_blocks
 from scrubjay.model.extraction import Extraction, MarkdownBlock
 
 MENU, FOOTER = "- [Home](/) - [About](/about)", "© Example. All rights reserved."
@@ -21,8 +21,8 @@ def story(number: int) -> Extraction:
     return page(MENU, f"# Story {number}", f"What happened on day {number} is told here at some length.", FOOTER)
 
 
-def taught(pages: Sequence[Extraction]) -> SiteMemory:
-    memory = SiteMemory()
+def taught(pages: Sequence[Extraction]) -> SiteBoilerplate:
+    memory = SiteBoilerplate()
     for each in pages:
         memory.learn(each)
     return memory
@@ -44,7 +44,7 @@ def test_what_would_be_dropped_is_explained() -> None:
 
 
 def test_copies_of_one_page_do_not_count() -> None:
-    memory = SiteMemory()
+    memory = SiteBoilerplate()
     assert memory.learn(story(1)) is True
     assert [memory.learn(story(1)) for _ in range(20)] == [False] * 20
     assert memory.pages == 1
@@ -98,7 +98,7 @@ def test_what_stays_keeps_the_distance_of_what_was_between() -> None:
 
 
 def test_memory_is_bounded_and_keeps_what_repeats() -> None:
-    memory = SiteMemory()
+    memory = SiteBoilerplate()
     for number in range(700):
         memory.learn(page(MENU, *(f"Sentence {number}.{part}" for part in range(50))))
     assert len(memory.to_bytes()) <= 16 * MAX_FINGERPRINTS
@@ -108,20 +108,22 @@ def test_memory_is_bounded_and_keeps_what_repeats() -> None:
 
 def test_a_memory_written_and_read_goes_on_where_it_was() -> None:
     memory = taught([story(n) for n in range(MIN_PAGES - 1)])
-    again = SiteMemory.from_bytes(memory.to_bytes())
+    again = SiteBoilerplate.from_bytes(memory.to_bytes())
     assert again.to_bytes() == memory.to_bytes()
     assert again.learn(story(0)) is False
     assert again.learn(story(7)) is True
     assert again.clean(story(8)).markdown.startswith("# Story 8")
 
 
-@pytest.mark.parametrize("data", [b"", b"x", b"\x09" + bytes(8), b"\x01" + b"\xff" * 8, SiteMemory().to_bytes() + b"x"])
+@pytest.mark.parametrize(
+    "data", [b"", b"x", b"\x09" + bytes(8), b"\x01" + b"\xff" * 8, SiteBoilerplate().to_bytes() + b"x"]
+)
 def test_bytes_that_are_no_memory_are_refused(data: bytes) -> None:
     with pytest.raises(InvalidRequest):
-        SiteMemory.from_bytes(data)
+        SiteBoilerplate.from_bytes(data)
 
 
 def test_a_page_without_blocks_teaches_nothing() -> None:
-    memory = SiteMemory()
+    memory = SiteBoilerplate()
     assert memory.learn(Extraction(markdown="x", method="text")) is False
     assert memory.pages == 0

@@ -11,8 +11,8 @@ from scrubjay.extract.features import Lexicon
 from scrubjay.extract.vocabulary import (
     BREAK_HASH,
     END_OF_NAMES,
+    HashedVocabulary,
     RunHashes,
-    Vocabulary,
     cut_names,
     cut_words,
     lower_codes,
@@ -42,7 +42,7 @@ def test_class_names_are_cut_at_capitals_as_training_does(text: str) -> None:
 
 @pytest.mark.parametrize("filler", ["", "x" * LONG])
 def test_a_word_is_found_wherever_it_stands(filler: str) -> None:
-    known = Vocabulary(["jay", "acorn", "yaj"])
+    known = HashedVocabulary(["jay", "acorn", "yaj"])
     codes = read_codes(f"{filler} acorn jay\nother yaj")
     hashes = RunHashes(codes).of(*cut_words(codes))
     found = [known.words[number - 1] if number else None for number in known.find(hashes).tolist()]
@@ -51,7 +51,7 @@ def test_a_word_is_found_wherever_it_stands(filler: str) -> None:
 
 
 def test_a_vocabulary_of_nothing_knows_no_word() -> None:
-    assert Vocabulary([]).find(np.array([0, 1, -1, 2**62])).tolist() == [0, 0, 0, 0]
+    assert HashedVocabulary([]).find(np.array([0, 1, -1, 2**62])).tolist() == [0, 0, 0, 0]
 
 
 def test_a_word_counts_once_per_class_name() -> None:

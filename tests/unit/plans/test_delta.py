@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from scrubjay.model.plan import Change, Fate, LedgerEntry
-from scrubjay.model.source import Problem, SourceItem, hash_key
+from scrubjay.model.source import ItemProblem, SourceItem, hash_key
 from scrubjay.plans import listing as listing_module
 from scrubjay.plans.delta import compare, is_changed
 from scrubjay.plans.listing import SortedListing
@@ -110,7 +110,7 @@ async def find(items: Sequence[SourceItem], entries: Sequence[LedgerEntry]) -> d
 
 
 async def test_every_kind_of_difference_is_told_apart() -> None:
-    unread = Problem("http_503", "HTTP status 503.")
+    unread = ItemProblem("http_503", "HTTP status 503.")
     items = [
         item("new"), item("same"), item("other", etag='"b"'), item("failed before"), item("was retired"),
         item("came back"), item("fewer validators", sha1=None), item("not readable", problem=unread),

@@ -2,18 +2,18 @@
 
 import json
 
-from scrubjay.crawler.tally import MAX_ERROR_TYPES, MAX_HOSTS, OTHER, Tally
+from scrubjay.crawler.tally import MAX_ERROR_TYPES, MAX_HOSTS, OTHER, CrawlTally
 
 
 def test_a_tally_is_the_same_after_its_checkpoint() -> None:
-    tally = Tally(fetched=5, pages=3, failed=1, skipped=1, discovered=9, seconds=1.5)
+    tally = CrawlTally(fetched=5, pages=3, failed=1, skipped=1, discovered=9, seconds=1.5)
     tally.host("a.org").pages += 3
     tally.count_error("timeout")
     tally.count_method("scrubjay")
     tally.note_waiting("a.org", 100)
     tally.note_rate()
 
-    loaded = Tally.load(json.loads(json.dumps(tally.dump())))
+    loaded = CrawlTally.load(json.loads(json.dumps(tally.dump())))
 
     assert loaded.dump() == tally.dump()
     assert loaded.hosts["a.org"].pages == 3
@@ -21,12 +21,12 @@ def test_a_tally_is_the_same_after_its_checkpoint() -> None:
 
 
 def test_what_is_queued_is_what_was_discovered_and_not_settled() -> None:
-    assert Tally(discovered=10, redirects=2, pages=3, failed=1, skipped=1).queued == 3
-    assert Tally(discovered=1, pages=2).queued == 0
+    assert CrawlTally(discovered=10, redirects=2, pages=3, failed=1, skipped=1).queued == 3
+    assert CrawlTally(discovered=1, pages=2).queued == 0
 
 
 def test_hosts_and_errors_beyond_the_limit_are_counted_together() -> None:
-    tally = Tally()
+    tally = CrawlTally()
     for number in range(MAX_HOSTS + 10):
         tally.host(f"{number}.org").pages += 1
     for number in range(MAX_ERROR_TYPES + 10):
@@ -38,7 +38,7 @@ def test_hosts_and_errors_beyond_the_limit_are_counted_together() -> None:
 
 
 def test_a_host_waits_until_its_time_is_over() -> None:
-    tally = Tally()
+    tally = CrawlTally()
     tally.note_waiting("a.org", 60)
     tally.note_waiting("b.org", -1)
 

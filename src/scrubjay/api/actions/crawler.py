@@ -3,7 +3,7 @@
 from typing import Any
 
 from scrubjay.api.actions.declaration import DRY_RUN, Action, Button, Call, Param, Resource, Type
-from scrubjay.domains.orders import CrawlMode, CrawlOrder, CrawlScope
+from scrubjay.domains.orders import CrawlScope, DomainCrawlMode, DomainCrawlOrder
 from scrubjay.model.tenant import Scope
 
 _SCOPES = {
@@ -30,11 +30,11 @@ def _params(full: str, incremental: str, *more: Param) -> tuple[Param, ...]:
     )
 
 
-def _order(call: Call) -> CrawlOrder:
+def _order(call: Call) -> DomainCrawlOrder:
     values = call.values
-    return CrawlOrder(
+    return DomainCrawlOrder(
         domain_id=values["domain_id"],
-        mode=CrawlMode(values["mode"]),
+        mode=DomainCrawlMode(values["mode"]),
         scope=CrawlScope(values["scope"]),
         source_id=values.get("source_id") or None,
         vector_store_id=values.get("vector_store_id") or None,

@@ -15,7 +15,7 @@ from scrubjay.api.actions import views
 from scrubjay.api.actions.declaration import PREFIX, Call, Endpoint, Format, Kind, Resource, in_words
 from scrubjay.api.actions.values import METHOD_FIELD, THEN_FIELD, Given
 from scrubjay.api.deps import SESSION_COOKIE, key_of
-from scrubjay.api.problems import Problem
+from scrubjay.api.problems import HttpProblem
 from scrubjay.app import Scrubjay
 from scrubjay.dashboard.problem_page import TITLES
 from scrubjay.dashboard.rendering import show
@@ -104,7 +104,7 @@ class Pages:
         item: Mapping[str, Any],
         query: Mapping[str, str],
         *,
-        problem: Problem | None = None,
+        problem: HttpProblem | None = None,
         wrong: str = "",
     ) -> Response:
         """What makes or changes an item; with what was wrong, beside the input that it is about."""
@@ -142,14 +142,14 @@ class Pages:
             raise RuntimeError(f"{endpoint.path} is declared without a job to watch")
         return self.draw("run.html", run=await endpoint.action.watch(call))
 
-    def problem(self, problem: Problem) -> Response:
+    def problem(self, problem: HttpProblem) -> Response:
         """What a button could not do."""
         title = TITLES.get(problem.status, TITLES[400])
         return show(
             self.request, "problem.html", self.visitor, status=problem.status, title=title, message=problem.message
         )
 
-    def refuse_form(self, endpoint: Endpoint, given: Given, problem: Problem, wrong: str) -> Response:
+    def refuse_form(self, endpoint: Endpoint, given: Given, problem: HttpProblem, wrong: str) -> Response:
         if endpoint.kind not in _LABELS:
             return self.problem(problem)
         query = {name: value for name, value in given.query.items() if name != "format"}

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from scrubjay.api.control.schemas import (
     AcceptedResponse,
-    ClearedResponse,
+    ClearedJobsResponse,
     CommandResponse,
     CompatRequest,
     CompatSites,
@@ -65,11 +65,11 @@ async def stop_job(jay: Jay, who: Who, job_id: JobId) -> StoppedResponse:
     return StoppedResponse(job_id=job.id, status=job.state, message=message)
 
 
-@router.post("/clear_jobs", response_model=ClearedResponse)
-async def clear_jobs(jay: Jay, who: Who) -> ClearedResponse:
+@router.post("/clear_jobs", response_model=ClearedJobsResponse)
+async def clear_jobs(jay: Jay, who: Who) -> ClearedJobsResponse:
     """Delete crawls that have finished. What runs, waits or rests is left alone."""
     cleared = await jay.jobs.clear_finished(who, CRAWL_KINDS)
-    return ClearedResponse(cleared=len(cleared), cleared_jobs=list(cleared)[:1000])
+    return ClearedJobsResponse(cleared=len(cleared), cleared_jobs=list(cleared)[:1000])
 
 
 @router.post("/api/crawl/start", status_code=202, response_model=CommandResponse)

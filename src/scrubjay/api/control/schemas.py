@@ -297,7 +297,7 @@ class StoppedResponse(BaseModel):
     message: str
 
 
-class ClearedResponse(BaseModel):
+class ClearedJobsResponse(BaseModel):
     status: Literal["success"] = "success"
     cleared: int
     cleared_jobs: list[str]

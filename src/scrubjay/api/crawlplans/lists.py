@@ -40,7 +40,7 @@ class EnvelopeResponse(Wire, Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class Pagination:
     """Which page of which list is asked for."""
 
     limit: int
@@ -68,16 +68,16 @@ def read_listing(
     max_results: Annotated[int, Query(alias="maxResults"), Range(1, 1000)] = 100,
     continuation_token: Annotated[str | None, Query(alias="continuationToken", max_length=500)] = None,
     ordering: Annotated[Ordering, Query(), any_case(Ordering)] = Ordering.DESCENDING,
-) -> Listing:
+) -> Pagination:
     """The page that a request asks for."""
     filters = sorted(item for item in request.query_params.multi_items() if item[0] not in _PAGING)
     identity = json.dumps([request.url.path, ordering, filters])
     mark = hashlib.sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()[:16]
     offset = _decode(continuation_token, mark) if continuation_token else 0
-    return Listing(max_results, offset, ordering is Ordering.DESCENDING, mark, time.perf_counter())
+    return Pagination(max_results, offset, ordering is Ordering.DESCENDING, mark, time.perf_counter())
 
 
-Listed = Annotated[Listing, Depends(read_listing)]
+Listed = Annotated[Pagination, Depends(read_listing)]
 
 
 def _encode(offset: int, mark: str) -> str:

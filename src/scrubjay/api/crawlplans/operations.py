@@ -149,7 +149,7 @@ async def show_enumeration(jay: Jay, who: Who, plan_id: PlanId, operation_id: Op
     return FileResponse(path, media_type="application/json")
 
 
-class ReportItemResponse(Wire):
+class OperationReportItemResponse(Wire):
     """One object of a run, what became of it, and what to do about it."""
 
     key: str
@@ -162,7 +162,7 @@ class ReportItemResponse(Wire):
     document_id: str | None = None
 
 
-@router.get("/{operation_id}/report", response_model=EnvelopeResponse[ReportItemResponse])
+@router.get("/{operation_id}/report", response_model=EnvelopeResponse[OperationReportItemResponse])
 async def show_report(
     jay: Jay,
     who: Who,
@@ -170,14 +170,14 @@ async def show_report(
     operation_id: OperationId,
     listed: Listed,
     outcome: Annotated[list[ItemOutcome], Query(description="Only objects of these outcomes.")] = EVERY_OUTCOME,
-) -> EnvelopeResponse[ReportItemResponse]:
+) -> EnvelopeResponse[OperationReportItemResponse]:
     """What became of every object, problems first. Unchanged objects are counted and not listed."""
     await jay.operations.get(who, plan_id, operation_id)
     found = await jay.reports.of_operation(
         who, operation_id, outcomes=outcome, limit=listed.limit, offset=listed.offset
     )
     page = Page(items=found.items, total=found.total, limit=listed.limit, offset=listed.offset)
-    return listed.answer(page, lambda item: ReportItemResponse(**item.record()))
+    return listed.answer(page, lambda item: OperationReportItemResponse(**item.record()))
 
 
 @router.post("/{operation_id}/retry", response_model=CrawlOperationResponse)

@@ -17,7 +17,7 @@ from scrubjay.api.openai.schemas import (
 )
 from scrubjay.errors import NotFound
 from scrubjay.openai.protocol import Item
-from scrubjay.openai.relay import Passage
+from scrubjay.openai.relay import ForwardedRequest
 from scrubjay.openai.values import AssistantChanges, AssistantValues
 
 router = door_router("models")
@@ -100,5 +100,5 @@ async def _ask_model(jay: Jay, who: Who, request: Request, path: str, body: Mode
     if body.model is None and jay.settings.llm_model is not None:
         sent = json.dumps({**json.loads(sent), "model": jay.settings.llm_model}).encode()
     headers = [(name, value) for name, value in request.headers.items() if name.lower() != "content-length"]
-    passage = Passage(method="POST", path=path, headers=headers, body=sent)
+    passage = ForwardedRequest(method="POST", path=path, headers=headers, body=sent)
     return passed_on(await jay.inventory.pass_on(who, passage, scope_of("POST", path)))

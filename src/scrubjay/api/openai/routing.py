@@ -14,7 +14,7 @@ from scrubjay.api.deps import key_of
 from scrubjay.app import Scrubjay
 from scrubjay.errors import FetchFailed, NotFound
 from scrubjay.model.tenant import Scope
-from scrubjay.openai.relay import Passage, Relayed
+from scrubjay.openai.relay import ForwardedRequest, Relayed
 from scrubjay.telemetry import get_logger
 
 log = get_logger(__name__)
@@ -64,9 +64,9 @@ def scope_of(method: str, path: str) -> Scope:
     return Scope.WRITE
 
 
-def passage_of(request: Request) -> Passage:
+def passage_of(request: Request) -> ForwardedRequest:
     has_body = request.headers.get("content-length", "0") != "0" or "transfer-encoding" in request.headers
-    return Passage(
+    return ForwardedRequest(
         method=request.method,
         path=path_of(request),
         query=request.query_params.multi_items(),

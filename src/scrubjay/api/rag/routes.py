@@ -14,8 +14,8 @@ from scrubjay.api.rag.schemas import (
     CreatedKeyResponse,
     CreateKeyRequest,
     ErrorResponse,
-    EventResponse,
     HealthResponse,
+    JobEventResponse,
     JobResponse,
     KeyResponse,
     Limit,
@@ -119,7 +119,7 @@ async def get_job(jay: Jay, who: Who, job_id: JobId) -> Job:
     return await jay.jobs.get(who, job_id)
 
 
-@router.get("/jobs/{job_id}/events", tags=["jobs"], response_model=list[EventResponse])
+@router.get("/jobs/{job_id}/events", tags=["jobs"], response_model=list[JobEventResponse])
 async def list_job_events(
     jay: Jay, who: Who, job_id: JobId, after: Offset = 0, limit: Limit = 500
 ) -> Sequence[JobEvent]:

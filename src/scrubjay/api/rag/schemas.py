@@ -171,7 +171,7 @@ class JobStartedResponse(BaseModel):
     message: str | None = None
 
 
-class EventResponse(BaseModel):
+class JobEventResponse(BaseModel):
     sequence: int
     type: str
     at: datetime

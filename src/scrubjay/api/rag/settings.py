@@ -307,7 +307,7 @@ class CacheResponse(BaseModel):
     backend: str
 
 
-class ClearedResponse(BaseModel):
+class ClearedCacheResponse(BaseModel):
     cleared: int
 
 
@@ -316,10 +316,10 @@ async def show_cache(jay: Jay, who: Who) -> CacheStats:
     return await jay.health.cache_stats(who)
 
 
-@router.delete("/cache", tags=["cache"], response_model=ClearedResponse)
-async def clear_cache(jay: Jay, who: Who) -> ClearedResponse:
+@router.delete("/cache", tags=["cache"], response_model=ClearedCacheResponse)
+async def clear_cache(jay: Jay, who: Who) -> ClearedCacheResponse:
     """Forget cached answers and vectors of queries. Needs an admin key; costs time, never data."""
-    return ClearedResponse(cleared=await jay.health.clear_cache(who))
+    return ClearedCacheResponse(cleared=await jay.health.clear_cache(who))
 
 
 class StatsResponse(BaseModel):

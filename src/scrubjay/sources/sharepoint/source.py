@@ -10,7 +10,7 @@ from scrubjay.errors import FetchFailed, InvalidRequest
 from scrubjay.jobs.context import JobContext
 from scrubjay.model.clock import utc_now
 from scrubjay.model.plan import Plan
-from scrubjay.model.source import Connectivity, Problem, SourceContent, SourceItem, hash_key
+from scrubjay.model.source import Connectivity, ItemProblem, SourceContent, SourceItem, hash_key
 from scrubjay.model.tenant import DEFAULT_TENANT_ID
 from scrubjay.sources.file_types import guess_content_type
 from scrubjay.sources.protocol import ConnectorType, Tools
@@ -183,7 +183,7 @@ def _item_of(item: SharePointItem, content_type: str | None) -> SourceItem:
         content_length=item.file_size,
         etag=item.sharepoint_unique_file_id,  # another file under the same name is another one
         last_modified_at=item.modified_at,
-        problem=None if item.problem is None else Problem("unreadable", item.problem),
+        problem=None if item.problem is None else ItemProblem("unreadable", item.problem),
     )
 
 
