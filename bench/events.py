@@ -39,9 +39,9 @@ async def serve(home: Path, jobs: int, rate: float, seconds: float) -> None:
     from scrubjay.api.app import app_around
     from scrubjay.app import open_scrubjay
     from scrubjay.cli.serve import UVICORN
-    from scrubjay.jobs.context import JobContext
-    from scrubjay.jobs.signals import JobSignals
     from scrubjay.model.job import Job, JobState
+    from scrubjay.queue.context import JobContext
+    from scrubjay.queue.signals import JobSignals
     from scrubjay.settings import Settings
     from scrubjay.storage.jobs import Jobs
     from scrubjay.telemetry import configure_logging

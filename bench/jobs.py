@@ -63,12 +63,12 @@ async def measure(submit, tally: Tally, jobs: int) -> dict[str, float]:
 
 
 async def run_scrubjay(database_url: str | None, jobs: int) -> dict[str, float]:
-    from scrubjay.jobs import control
-    from scrubjay.jobs.engine import JobEngine
-    from scrubjay.jobs.kinds import JobKind, JobKinds
-    from scrubjay.jobs.signals import JobSignals
     from scrubjay.model.job import Job
     from scrubjay.model.tenant import DEFAULT_TENANT_ID, Tenant
+    from scrubjay.queue import control
+    from scrubjay.queue.engine import JobEngine
+    from scrubjay.queue.kinds import JobKind, JobKinds
+    from scrubjay.queue.signals import JobSignals
     from scrubjay.settings import Settings
     from scrubjay.storage.cache import open_cache
     from scrubjay.storage.database import open_database

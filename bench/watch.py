@@ -23,11 +23,11 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from scrubjay.app import open_scrubjay
-from scrubjay.jobs.signals import JobSignals
 from scrubjay.model.clock import utc_now
 from scrubjay.model.watching import ItemState, Watch, WatchKind
 from scrubjay.plans.begin import begin_watch_crawl
 from scrubjay.plans.rules import read_destination
+from scrubjay.queue.signals import JobSignals
 from scrubjay.settings import Settings
 from scrubjay.storage.watches import Watches, WatchItemRow, WatchItems
 from scrubjay.telemetry import configure_logging, scout_monitor_events_total

@@ -13,12 +13,12 @@ from typing import Any
 from tests.site import Reply, Site, SiteRequest
 
 from scrubjay.app import Scrubjay, open_scrubjay
-from scrubjay.jobs.signals import JobSignals
 from scrubjay.model.job import Job
 from scrubjay.model.tenant import Principal
 from scrubjay.model.watching import Story, Watch, WatchItem
 from scrubjay.plans.begin import begin_watch_crawl
 from scrubjay.plans.rules import read_destination
+from scrubjay.queue.signals import JobSignals
 from scrubjay.settings import Settings
 from scrubjay.storage.outbox import Outbox, OutboxRow
 from scrubjay.storage.watches import Watches

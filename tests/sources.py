@@ -26,14 +26,14 @@ from scrubjay.crawler.fetcher import Network
 from scrubjay.crawler.web_crawler import WebCrawler
 from scrubjay.errors import JobCancelRequested
 from scrubjay.extract.pool import ExtractionPool
-from scrubjay.jobs import control
-from scrubjay.jobs.context import JobContext
-from scrubjay.jobs.signals import JobSignals
 from scrubjay.model.clock import utc_now
 from scrubjay.model.job import Job
 from scrubjay.model.plan import Plan, RepositoryType
 from scrubjay.model.source import SourceItem
 from scrubjay.model.tenant import DEFAULT_TENANT_ID, Tenant
+from scrubjay.queue import control
+from scrubjay.queue.context import JobContext
+from scrubjay.queue.signals import JobSignals
 from scrubjay.settings import Settings
 from scrubjay.sources.feed import FEED
 from scrubjay.sources.filesystem import FILE

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from scrubjay.jobs.context import JobContext
-from scrubjay.jobs.engine import JobEngine
-from scrubjay.jobs.kinds import JobKind, JobKinds
-from scrubjay.jobs.live import EventHub
-from scrubjay.jobs.signals import JobSignals
 from scrubjay.model.job import Job, JobEvent, JobRequest, JobState
 from scrubjay.model.tenant import Principal
+from scrubjay.queue.context import JobContext
+from scrubjay.queue.engine import JobEngine
+from scrubjay.queue.kinds import JobKind, JobKinds
+from scrubjay.queue.live import EventHub
+from scrubjay.queue.signals import JobSignals
 from scrubjay.services.access import Access
 from scrubjay.services.jobs import JobService
 from scrubjay.settings import Settings

@@ -13,12 +13,12 @@ from tests.processes import SCRUBJAY, environment
 from tests.workshop import Gate, Steps, Workshop, on_every_database, open_workshop, wait_until
 
 from scrubjay.errors import Conflict, JobFailedForGood, JobTakenOver
-from scrubjay.jobs.context import JobContext
-from scrubjay.jobs.control import submit
-from scrubjay.jobs.kinds import Handler, JobKind
-from scrubjay.jobs.live import EventHub
-from scrubjay.jobs.signals import JobSignals
 from scrubjay.model.job import Job, JobEvent, JobPriority, JobRequest, JobState
+from scrubjay.queue.context import JobContext
+from scrubjay.queue.control import submit
+from scrubjay.queue.kinds import Handler, JobKind
+from scrubjay.queue.live import EventHub
+from scrubjay.queue.signals import JobSignals
 from scrubjay.settings import Settings
 from scrubjay.storage.cache_memory import MemoryCache
 from scrubjay.storage.database import open_database

@@ -6,10 +6,10 @@ from contextlib import aclosing, suppress
 import pytest
 from tests.workshop import Workshop, on_every_database, on_postgres, open_workshop
 
-from scrubjay.jobs import live
-from scrubjay.jobs.live import EventHub
 from scrubjay.model.clock import utc_now
 from scrubjay.model.job import Job
+from scrubjay.queue import live
+from scrubjay.queue.live import EventHub
 from scrubjay.settings import Settings
 from scrubjay.storage.job_events import JobEvents
 from scrubjay.storage.jobs import Jobs

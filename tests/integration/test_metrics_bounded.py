@@ -6,9 +6,9 @@ import pytest
 from tests.acceptance.house import open_house
 from tests.workshop import open_workshop, wait_until
 
-from scrubjay.jobs.context import JobContext
-from scrubjay.jobs.kinds import JobKind
 from scrubjay.model.job import JobState
+from scrubjay.queue.context import JobContext
+from scrubjay.queue.kinds import JobKind
 from scrubjay.settings import Settings
 from scrubjay.telemetry import CrawlCounts, crawl_meter
 

@@ -17,7 +17,6 @@ from tests.workshop import wait_until
 
 from scrubjay.app import open_scrubjay
 from scrubjay.extract.pool import ExtractionPool
-from scrubjay.jobs.signals import JobSignals
 from scrubjay.model.clock import utc_now
 from scrubjay.model.plan import (
     IntervalType,
@@ -31,6 +30,7 @@ from scrubjay.model.plan import (
 )
 from scrubjay.plans.enumeration_file import EnumerationFiles
 from scrubjay.plans.scheduler import PlanScheduler
+from scrubjay.queue.signals import JobSignals
 from scrubjay.services.plans import PlanValues
 from scrubjay.settings import Settings
 from scrubjay.storage.operations import Operations

@@ -19,11 +19,11 @@ from tests.workshop import Gate, Steps, Workshop, on_every_database, on_postgres
 
 from scrubjay.app import open_scrubjay
 from scrubjay.errors import NotFound, Unavailable
-from scrubjay.jobs import control, engine
-from scrubjay.jobs.context import JobContext
-from scrubjay.jobs.kinds import JobKind
 from scrubjay.model.clock import utc_now
 from scrubjay.model.job import Job, JobRequest, JobState, Worker
+from scrubjay.queue import control, engine
+from scrubjay.queue.context import JobContext
+from scrubjay.queue.kinds import JobKind
 from scrubjay.settings import Settings
 from scrubjay.storage.backups.rows import allow_idling
 from scrubjay.storage.cache import open_cache

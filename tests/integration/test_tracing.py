@@ -17,8 +17,8 @@ from tests.site import Reply, Site, running_site
 from tests.workshop import wait_until
 
 from scrubjay.errors import ConfigurationError
-from scrubjay.jobs import control
 from scrubjay.model.job import FINISHED_STATES, Job
+from scrubjay.queue import control
 from scrubjay.settings import Settings, load_settings
 from scrubjay.telemetry import is_tracing, span, traceparent
 from scrubjay.telemetry.tracing import open_tracing

@@ -15,9 +15,9 @@ import scrubjay
 from scrubjay.app import Scrubjay, open_scrubjay
 from scrubjay.crawler.web_crawler import AUTH_CONTEXT, HEADER_CONTEXT
 from scrubjay.errors import SecretUnreadable
-from scrubjay.jobs.endings import ending
 from scrubjay.model.crawl_spec import read_spec
 from scrubjay.model.tenant import Principal
+from scrubjay.queue.endings import ending
 from scrubjay.services.plans import PlanValues
 from scrubjay.services.resealing import Resealing
 from scrubjay.settings import Settings

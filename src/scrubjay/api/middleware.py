@@ -14,11 +14,11 @@ from scrubjay.api.deps import key_of
 from scrubjay.api.problems import FRONT, INTERNAL, answer_problem, is_page, problem_of
 from scrubjay.app import Scrubjay
 from scrubjay.errors import Forbidden, Unauthenticated
-from scrubjay.jobs.courtesy import note_request
 from scrubjay.model.ids import new_uuid
 from scrubjay.model.tenant import Principal
 from scrubjay.model.tenant import Scope as KeyScope
 from scrubjay.openai.local_files import MAX_FILE_BYTES
+from scrubjay.queue.courtesy import note_request
 from scrubjay.services.access import SESSION_COOKIE, require
 from scrubjay.services.acts import asked_from
 from scrubjay.telemetry import get_logger, http_request_seconds, http_requests_total, request_id, span

@@ -17,7 +17,7 @@ from sse_starlette.sse import SendTimeoutError
 from starlette.types import Receive, Scope, Send
 
 from scrubjay.errors import FollowerTooSlow, InvalidRequest, ScrubjayError
-from scrubjay.jobs.live import Told, too_slow
+from scrubjay.queue.live import Told, too_slow
 from scrubjay.telemetry import get_logger
 
 log = get_logger(__name__)

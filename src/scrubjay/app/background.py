@@ -5,8 +5,8 @@ from contextlib import AsyncExitStack
 from scrubjay.app.container import Scrubjay
 from scrubjay.app.resources import Ground
 from scrubjay.documents.uploads import REINDEX_KIND
-from scrubjay.jobs.engine import JobEngine
 from scrubjay.model.tenant import DEFAULT_TENANT_ID, Principal, Scope
+from scrubjay.queue.engine import JobEngine
 from scrubjay.storage.home import remove_old_job_records
 from scrubjay.webhooks.publisher import Publisher
 

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 from scrubjay.app.resources import Ground, open_language_model, open_reranker
 from scrubjay.documents.uploads import IngestJobs
 from scrubjay.domains.crawl_jobs import DomainCrawlJobs
-from scrubjay.jobs.kinds import JobKinds
-from scrubjay.jobs.live import EventHub
 from scrubjay.model.search import SearchAnswer, SearchRequest
 from scrubjay.model.tenant import Principal, Scope
 from scrubjay.plans.enumeration_file import EnumerationFiles
 from scrubjay.plans.retrieval import RunDependencies
 from scrubjay.plans.run import PlanRuns
 from scrubjay.plans.scheduler import PlanScheduler
+from scrubjay.queue.kinds import JobKinds
+from scrubjay.queue.live import EventHub
 from scrubjay.services.access import Access
 from scrubjay.services.crawls import CrawlService
 from scrubjay.services.diagnostics import STEPS

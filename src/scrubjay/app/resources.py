@@ -21,9 +21,9 @@ from scrubjay.index.catalog import IndexCatalog
 from scrubjay.index.embedder import Embedder
 from scrubjay.index.index import Index
 from scrubjay.index.indexing import Indexer
-from scrubjay.jobs.signals import JobSignals
 from scrubjay.model.extraction import ExtractLimits
 from scrubjay.model.urls import register_tracking_parameters
+from scrubjay.queue.signals import JobSignals
 from scrubjay.settings import Settings
 from scrubjay.storage.blobs import BlobStore, open_blob_store
 from scrubjay.storage.cache import Cache, open_cache

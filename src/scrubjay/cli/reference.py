@@ -76,7 +76,7 @@ def _walk(path: str, command: Any) -> Iterator[tuple[str, Any]]:
 
 
 def events_page() -> str:
-    from scrubjay.jobs.events import EVENT_TYPES
+    from scrubjay.queue.events import EVENT_TYPES
 
     lines = ["# Events\n", "What a job's event log can hold, besides what its own handler emits.\n"]
     lines += ["| type | meaning |", "|---|---|"]

@@ -22,13 +22,13 @@ from scrubjay.crawler.page_store import (
 from scrubjay.crawler.pages import PageOutcome
 from scrubjay.crawler.tally import CrawlTally
 from scrubjay.extract.boilerplate import SiteBoilerplate
-from scrubjay.jobs.context import storable
 from scrubjay.model.clock import utc_now
 from scrubjay.model.crawl_spec import CrawlSpec
 from scrubjay.model.crawling import CrawledPage, FrontierItem, FrontierStatus, PageSeen, SiteMemory
 from scrubjay.model.extraction import DEFAULT_LIMITS, Anchor, Extraction, ExtractLimits
 from scrubjay.model.job import Job
 from scrubjay.model.urls import canonical_form, hash_url, normal_form
+from scrubjay.queue.context import storable
 from scrubjay.storage.crawled_pages import CrawledPages
 from scrubjay.storage.database import Database
 from scrubjay.storage.site_memories import SiteMemories

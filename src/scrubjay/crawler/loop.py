@@ -25,11 +25,11 @@ from scrubjay.crawler.seeds import SitemapSeeds
 from scrubjay.crawler.shard import Shard
 from scrubjay.crawler.tally import CrawlTally, name_limits
 from scrubjay.errors import Conflict, JobHandedBack, JobInterrupted, JobTakenOver, Unavailable
-from scrubjay.jobs.context import JobContext
 from scrubjay.model.crawl_spec import CrawlMode, CrawlSpec
 from scrubjay.model.crawling import CrawledPage, FrontierItem, FrontierStatus, KnownPage
 from scrubjay.model.extraction import Extraction
 from scrubjay.model.urls import host_of, parse_url
+from scrubjay.queue.context import JobContext
 from scrubjay.storage.crawled_pages import CrawledPages
 from scrubjay.storage.database import Database
 from scrubjay.telemetry import crawl_meter

@@ -24,11 +24,11 @@ from scrubjay.errors import (
     UrlBlocked,
     UrlInvalid,
 )
-from scrubjay.jobs.courtesy import give_way
 from scrubjay.model.crawl_spec import CrawlSpec, CrawlStrategy
 from scrubjay.model.crawling import FrontierItem, KnownPage
 from scrubjay.model.extraction import Extraction, ExtractOptions, Verdict
 from scrubjay.model.urls import hash_url, normal_form, parse_url
+from scrubjay.queue.courtesy import give_way
 from scrubjay.storage.blobs import BlobStore
 from scrubjay.storage.cache_keys import ROBOTS_UNREACHABLE_SECONDS
 from scrubjay.telemetry import span

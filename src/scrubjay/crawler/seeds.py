@@ -10,10 +10,10 @@ from scrubjay.crawler.pages import PageFetcher
 from scrubjay.crawler.robots import RobotsState
 from scrubjay.crawler.sitemaps import SitemapLimits, SitemapProblem, read_sitemaps
 from scrubjay.errors import ScrubjayError, Unavailable, UrlInvalid
-from scrubjay.jobs.context import JobContext
 from scrubjay.model.crawl_spec import CrawlSpec
 from scrubjay.model.crawling import FrontierItem
 from scrubjay.model.urls import parse_url
+from scrubjay.queue.context import JobContext
 
 BATCH = 500
 URLS_PER_PAGE = 5  # of max_pages: most of a huge sitemap would never be fetched

@@ -17,11 +17,11 @@ from scrubjay.crawler.batch import settle_duplicates
 from scrubjay.crawler.shard import FOR_PAGES, shard_job_id
 from scrubjay.crawler.tally import CrawlTally, name_limits, sum_counts
 from scrubjay.errors import Conflict, JobCancelRequested, JobFailedForGood, JobPauseRequested
-from scrubjay.jobs import control
-from scrubjay.jobs.context import JobContext
 from scrubjay.model.crawl_spec import CrawlSpec
 from scrubjay.model.crawling import ShardedCrawl, ShardsSeen
 from scrubjay.model.job import Job, JobEvent, JobRequest, JobState
+from scrubjay.queue import control
+from scrubjay.queue.context import JobContext
 from scrubjay.storage.database import Database
 from scrubjay.storage.job_events import JobEvents
 from scrubjay.storage.jobs import Jobs

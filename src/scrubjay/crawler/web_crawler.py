@@ -19,12 +19,12 @@ from scrubjay.crawler.shard import Shard
 from scrubjay.crawler.sharded_run import ShardedRun
 from scrubjay.errors import InvalidRequest, JobFailedForGood, NotFound
 from scrubjay.extract.pool import ExtractionPool
-from scrubjay.jobs.context import JobContext
-from scrubjay.jobs.kinds import JobKind
 from scrubjay.model.crawl_spec import CrawlAuth, CrawlMode, CrawlSpec, CrawlStrategy, read_spec
 from scrubjay.model.discovery import read_discovery_spec
 from scrubjay.model.extraction import ExtractOptions
 from scrubjay.model.urls import host_of, parse_url
+from scrubjay.queue.context import JobContext
+from scrubjay.queue.kinds import JobKind
 from scrubjay.settings import Settings
 from scrubjay.storage.blobs import BlobStore
 from scrubjay.storage.cache import Cache

@@ -12,8 +12,8 @@ from scrubjay.dashboard.live import live_response
 from scrubjay.dashboard.rendering import render, show
 from scrubjay.dashboard.session import Jay, Looking, Visitor
 from scrubjay.errors import NotFound
-from scrubjay.jobs.live import Told
 from scrubjay.model.tenant import Principal
+from scrubjay.queue.live import Told
 from scrubjay.services.inventory import Window
 
 router = APIRouter(include_in_schema=False)

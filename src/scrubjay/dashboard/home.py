@@ -14,12 +14,12 @@ from scrubjay.dashboard.jobs import plan_names
 from scrubjay.dashboard.live import live_response
 from scrubjay.dashboard.rendering import render, show
 from scrubjay.dashboard.session import Jay, Looking, Visitor
-from scrubjay.jobs.live import Told
 from scrubjay.model.clock import utc_now
 from scrubjay.model.content import DocumentStatus
 from scrubjay.model.job import Job, JobState
 from scrubjay.model.plan import Plan
 from scrubjay.model.tenant import Principal
+from scrubjay.queue.live import Told
 from scrubjay.services.documents import DocumentQuery
 from scrubjay.services.operations import ChangeKind
 

@@ -13,10 +13,10 @@ from scrubjay.dashboard.live import live_response
 from scrubjay.dashboard.rendering import render, show
 from scrubjay.dashboard.session import Jay, Looking, Ordering, Visitor
 from scrubjay.errors import InvalidRequest
-from scrubjay.jobs.live import Told
 from scrubjay.model.job import REACTIONS, Job, JobRequest, JobState
 from scrubjay.model.page import Page
 from scrubjay.model.tenant import Principal
+from scrubjay.queue.live import Told
 from scrubjay.services.job_history import tally_of
 
 router = APIRouter(include_in_schema=False)
@@ -78,7 +78,7 @@ async def plan_names(jay: Scrubjay, who: Principal, jobs: Sequence[Job]) -> Mapp
     return await jay.plans.names(who, {str(plan_id) for job in jobs if (plan_id := job.payload.get("plan_id"))})
 
 
-@router.get("/jobs/live")
+@router.get("/queue/live")
 async def follow_jobs(jay: Jay, visitor: Looking, state: State = "", offset: Offset = 0) -> Response:
     """The table of jobs, whenever it changes."""
     _, position = await jay.jobs.events_of_all(visitor.who, limit=1)

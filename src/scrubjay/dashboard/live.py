@@ -12,7 +12,7 @@ from sse_starlette.sse import SendTimeoutError
 from starlette.types import Receive, Scope, Send
 
 from scrubjay.errors import FollowerTooSlow
-from scrubjay.jobs.live import Told
+from scrubjay.queue.live import Told
 from scrubjay.telemetry import get_logger
 
 log = get_logger(__name__)

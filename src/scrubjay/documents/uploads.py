@@ -19,12 +19,12 @@ from scrubjay.errors import (
 from scrubjay.extract.pool import ExtractionPool
 from scrubjay.index.catalog import IndexCatalog
 from scrubjay.index.indexing import Indexer
-from scrubjay.jobs.context import JobContext
-from scrubjay.jobs.kinds import JobKind
 from scrubjay.model.clock import utc_now
 from scrubjay.model.content import DocumentSource, DocumentStatus, IncomingDocument, Ingested, IngestOutcome
 from scrubjay.model.extraction import Extraction, Verdict
 from scrubjay.model.job import Job
+from scrubjay.queue.context import JobContext
+from scrubjay.queue.kinds import JobKind
 from scrubjay.storage.blobs import BlobStore
 from scrubjay.storage.database import Database
 from scrubjay.storage.documents import DocumentRow, Documents

@@ -14,9 +14,9 @@ from scrubjay.domains.orders import (
     DomainSteps,
 )
 from scrubjay.errors import InvalidRequest, JobFailedForGood, NotFound
-from scrubjay.jobs.context import JobContext
-from scrubjay.jobs.kinds import JobKind
 from scrubjay.model.job import JobState
+from scrubjay.queue.context import JobContext
+from scrubjay.queue.kinds import JobKind
 from scrubjay.storage.numbered_jobs import NumberedJobs
 
 STEPS_OF: Mapping[str, tuple[str, ...]] = {

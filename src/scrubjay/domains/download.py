@@ -19,13 +19,13 @@ from scrubjay.domains.maps import FILES_MAP, SHAREPOINT_MAP, Row, moment_columns
 from scrubjay.domains.orders import CrawlScope, DomainCrawlMode
 from scrubjay.domains.remote import ListedRow, Remote, local_paths
 from scrubjay.errors import ExtractionFailed, FetchFailed, Unavailable, UrlBlocked
-from scrubjay.jobs.context import JobContext
 from scrubjay.model.clock import utc_now
 from scrubjay.model.content import IngestOutcome
 from scrubjay.model.ids import new_uuid
 from scrubjay.model.plan import Change, OperationItem, WorkState
 from scrubjay.model.source import hash_key
 from scrubjay.plans.retrieval import Settled
+from scrubjay.queue.context import JobContext
 from scrubjay.sources.sharepoint.items import read_moment
 from scrubjay.storage.ledger import Ledger
 from scrubjay.storage.operation_items import OperationItems

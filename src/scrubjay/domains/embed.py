@@ -30,9 +30,9 @@ from scrubjay.domains.maps import (
 from scrubjay.domains.orders import DomainCrawlMode
 from scrubjay.domains.remote import local_paths
 from scrubjay.errors import InvalidRequest, NotFound
-from scrubjay.jobs.context import JobContext
 from scrubjay.openai.protocol import Backend, Item, NewFile, StoreFile
 from scrubjay.openai.verbs import all_store_files
+from scrubjay.queue.context import JobContext
 
 AT_ONCE = 4
 FILES_PER_BATCH = 50

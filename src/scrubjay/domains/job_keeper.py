@@ -18,11 +18,11 @@ from sqlalchemy.exc import SQLAlchemyError
 from scrubjay.domains.job_files import ControlFile, JobFiles
 from scrubjay.domains.job_stream import StreamState, render, stream_state
 from scrubjay.errors import Conflict, NotFound, ScrubjayError
-from scrubjay.jobs import control
-from scrubjay.jobs.signals import EVENTS, JobSignals, wait_for_event
 from scrubjay.model.clock import utc_now
 from scrubjay.model.job import Job, JobEvent
 from scrubjay.model.numbered_job import NumberedJob
+from scrubjay.queue import control
+from scrubjay.queue.signals import EVENTS, JobSignals, wait_for_event
 from scrubjay.storage.database import Database
 from scrubjay.storage.job_events import JobEvents
 from scrubjay.storage.numbered_jobs import NumberedJobs

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from scrubjay.errors import InvalidRequest
-from scrubjay.jobs.context import JobContext
+from scrubjay.queue.context import JobContext
 
 DOWNLOAD_KIND = "domain.download"
 PROCESS_KIND = "domain.process"

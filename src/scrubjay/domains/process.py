@@ -13,7 +13,7 @@ from scrubjay.domains.maps import FILES_MAP, Row, read_map, write_map
 from scrubjay.domains.orders import CrawlScope, DomainCrawlMode
 from scrubjay.domains.remote import TITLE_MARK
 from scrubjay.errors import ExtractionFailed
-from scrubjay.jobs.context import JobContext
+from scrubjay.queue.context import JobContext
 from scrubjay.sources.sharepoint.canvas import canvas_to_html, clean_html, write_page
 
 

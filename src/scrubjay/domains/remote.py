@@ -22,11 +22,11 @@ from scrubjay.domains.folders import ORIGINAL_SUFFIX, safe_local_path
 from scrubjay.domains.maps import Row, moment_columns
 from scrubjay.domains.orders import CrawlScope
 from scrubjay.errors import FetchFailed, InvalidRequest, Unavailable
-from scrubjay.jobs.context import JobContext
 from scrubjay.model.crawling import CrawledPage
 from scrubjay.model.source import SourceItem, hash_key
 from scrubjay.model.tenant import DEFAULT_TENANT_ID
 from scrubjay.model.urls import normal_form
+from scrubjay.queue.context import JobContext
 from scrubjay.sources.protocol import ConnectorType
 from scrubjay.sources.sharepoint import SharePointItem, SharePointSite, TokenSource, open_site, wait_in
 from scrubjay.sources.sharepoint.items import SiteAddress, read_moment

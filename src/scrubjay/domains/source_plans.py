@@ -12,7 +12,6 @@ from scrubjay.domains.folders import FOLDER_OF
 from scrubjay.domains.orders import CrawlScope
 from scrubjay.domains.remote import REPOSITORY_TYPE
 from scrubjay.errors import Conflict
-from scrubjay.jobs.context import JobContext
 from scrubjay.model.clock import utc_now
 from scrubjay.model.plan import (
     ENDED_STATES,
@@ -26,6 +25,7 @@ from scrubjay.model.plan import (
     Trigger,
 )
 from scrubjay.plans.begin import DOMAIN_KEY, ONE_OFF_RETENTION_DAYS
+from scrubjay.queue.context import JobContext
 from scrubjay.sources.web_config import settings_of_crawl
 from scrubjay.storage.crawled_pages import CrawledPages
 from scrubjay.storage.operations import Operations

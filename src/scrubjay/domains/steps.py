@@ -29,11 +29,11 @@ from scrubjay.errors import (
     Unavailable,
     UrlBlocked,
 )
-from scrubjay.jobs.context import JobContext
 from scrubjay.model.plan import Change, Fate, LedgerEntry, Plan
 from scrubjay.openai.protocol import Backend
 from scrubjay.plans.delta import change_of
 from scrubjay.plans.run import FolderTarget, PlanRuns
+from scrubjay.queue.context import JobContext
 from scrubjay.sources.protocol import ConnectorType
 from scrubjay.sources.web import WEB
 from scrubjay.storage.frontier import Frontier

@@ -15,7 +15,6 @@ from scrubjay.documents.cleanup import mark_for_removal, restore
 from scrubjay.documents.identity import document_address, natural_key
 from scrubjay.documents.uploads import INGEST_KIND
 from scrubjay.errors import Conflict, InvalidRequest
-from scrubjay.jobs import control
 from scrubjay.model.clock import utc_now
 from scrubjay.model.content import Document, DocumentLogLine, DocumentSource, DocumentStatus
 from scrubjay.model.job import Job
@@ -27,6 +26,7 @@ from scrubjay.openai.local_parts import BackendDependencies
 from scrubjay.openai.protocol import StoreFile
 from scrubjay.openai.shapes import name_of
 from scrubjay.openai.values import StoreFileValues, read_chunking_strategy, read_values
+from scrubjay.queue import control
 from scrubjay.storage.document_logs import DocumentLogs
 from scrubjay.storage.documents import Documents
 from scrubjay.storage.inventory import ListedFile, VectorStoreFileRow, VectorStoreFiles

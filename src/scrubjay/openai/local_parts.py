@@ -10,10 +10,10 @@ from sqlalchemy import ColumnElement, and_, or_
 from scrubjay.documents.texts import TextStore
 from scrubjay.errors import InvalidRequest
 from scrubjay.index.catalog import IndexCatalog
-from scrubjay.jobs.signals import JobSignals
 from scrubjay.model.search import SearchAnswer, SearchRequest
 from scrubjay.openai.protocol import Window
 from scrubjay.openai.relay import Upstream
+from scrubjay.queue.signals import JobSignals
 from scrubjay.storage.blobs import BlobStore
 from scrubjay.storage.database import Database
 from scrubjay.storage.repository import Repository

@@ -9,7 +9,6 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from scrubjay.documents.cleanup import retire
 from scrubjay.errors import Conflict, InvalidRequest, NotFound
-from scrubjay.jobs import control
 from scrubjay.model.clock import utc_now
 from scrubjay.model.content import Collection
 from scrubjay.model.job import JobRequest
@@ -22,6 +21,7 @@ from scrubjay.openai.local_stores import LocalStores, get_collection
 from scrubjay.openai.protocol import Attributes, FileStatus, Item, Listed, StoreFile, Window
 from scrubjay.openai.shapes import batch_object, deleted, store_file_object
 from scrubjay.openai.values import MAX_BATCH_FILES, AttributeValues, read_values
+from scrubjay.queue import control
 from scrubjay.storage.documents import DocumentRow
 from scrubjay.storage.inventory import (
     ListedFile,

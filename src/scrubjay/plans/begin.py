@@ -14,7 +14,6 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from scrubjay.crawler.web_crawler import seal_spec
 from scrubjay.errors import Conflict
-from scrubjay.jobs.control import submit
 from scrubjay.model.clock import utc_now
 from scrubjay.model.crawl_spec import CrawlSpec
 from scrubjay.model.destination import Destination
@@ -32,6 +31,7 @@ from scrubjay.model.plan import (
 from scrubjay.model.urls import hash_url, normalize_url, parse_url
 from scrubjay.model.watching import Watch
 from scrubjay.plans.timing import next_due
+from scrubjay.queue.control import submit
 from scrubjay.sources.web_config import settings_of_crawl
 from scrubjay.storage.crawled_pages import CrawledPages
 from scrubjay.storage.jobs import Jobs

@@ -6,12 +6,12 @@ Deletions are withheld when the listing is empty or lacks much at once, because 
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from scrubjay.jobs.context import JobContext
 from scrubjay.model.clock import utc_now
 from scrubjay.model.plan import Change, Fate, LedgerEntry, Operation, OperationItem, Plan, WorkState
 from scrubjay.model.source import SourceItem
 from scrubjay.plans.delta import Findings, compare
 from scrubjay.plans.listing import SortedListing
+from scrubjay.queue.context import JobContext
 from scrubjay.storage.database import Database
 from scrubjay.storage.ledger import Ledger, LedgerState
 from scrubjay.storage.operation_items import OperationItems

@@ -28,7 +28,6 @@ from scrubjay.errors import (
 )
 from scrubjay.extract.pool import ExtractionPool
 from scrubjay.index.indexing import Indexer
-from scrubjay.jobs.context import JobContext
 from scrubjay.model.clock import utc_now
 from scrubjay.model.content import Document, DocumentSource, IncomingDocument, IngestOutcome
 from scrubjay.model.destination import Destination
@@ -36,6 +35,7 @@ from scrubjay.model.extraction import Verdict
 from scrubjay.model.plan import Change, Fate, LedgerEntry, OperationItem, Plan, RepositoryType, WorkState
 from scrubjay.model.source import SourceContent, SourceItem
 from scrubjay.model.urls import host_of, parse_url
+from scrubjay.queue.context import JobContext
 from scrubjay.sources.protocol import Connector
 from scrubjay.storage.blobs import BlobStore
 from scrubjay.storage.crawled_pages import CrawledPages

@@ -26,8 +26,6 @@ from scrubjay.errors import (
     ScrubjayError,
     Unavailable,
 )
-from scrubjay.jobs.context import JobContext
-from scrubjay.jobs.kinds import JobKind
 from scrubjay.model.clock import utc_now
 from scrubjay.model.content import IngestOutcome, OutboxEvent
 from scrubjay.model.plan import (
@@ -52,6 +50,8 @@ from scrubjay.plans.report import ItemOutcome, ItemTally, RunReport, is_warning,
 from scrubjay.plans.retrieval import FolderSink, Retrieval, RunDependencies
 from scrubjay.plans.rules import read_destination
 from scrubjay.plans.timing import SLICES_PER_DAY
+from scrubjay.queue.context import JobContext
+from scrubjay.queue.kinds import JobKind
 from scrubjay.sources.protocol import Connector, ConnectorType, Tools
 from scrubjay.sources.registry import connector_type
 from scrubjay.sources.web import forget_crawl

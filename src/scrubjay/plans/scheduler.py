@@ -12,7 +12,6 @@ from datetime import timedelta
 from sqlalchemy.exc import SQLAlchemyError
 
 from scrubjay.errors import Conflict, ScrubjayError
-from scrubjay.jobs.signals import JobSignals
 from scrubjay.model.clock import utc_now
 from scrubjay.model.job import JobState
 from scrubjay.model.plan import ENDED_STATES, OperationState, Plan, PlanState, Trigger
@@ -20,6 +19,7 @@ from scrubjay.plans.begin import begin_run
 from scrubjay.plans.enumeration_file import EnumerationFiles
 from scrubjay.plans.run import RECOVERED
 from scrubjay.plans.timing import latest_plausible
+from scrubjay.queue.signals import JobSignals
 from scrubjay.storage.crawled_pages import CrawledPages
 from scrubjay.storage.database import Database
 from scrubjay.storage.jobs import Jobs

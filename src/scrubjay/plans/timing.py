@@ -3,8 +3,8 @@
 import random
 from datetime import datetime, timedelta
 
-from scrubjay.jobs.schedule import next_match
 from scrubjay.model.plan import IntervalType, Plan, ScheduleSettings
+from scrubjay.queue.schedule import next_match
 
 SLICES_PER_DAY = 24  # in which an adaptive plan spends its requests
 _UNITS = {

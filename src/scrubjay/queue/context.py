@@ -12,10 +12,10 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from scrubjay.errors import JobInterrupted, JobTakenOver, ScrubjayError, Unavailable
-from scrubjay.jobs.signals import JobSignals
 from scrubjay.model.clock import utc_now
 from scrubjay.model.content import OutboxEvent
 from scrubjay.model.job import Job, JobRequest
+from scrubjay.queue.signals import JobSignals
 from scrubjay.storage.database import Database
 from scrubjay.storage.job_events import JobEvents, NewEvent
 from scrubjay.storage.jobs import Jobs

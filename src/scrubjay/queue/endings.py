@@ -4,9 +4,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from scrubjay.jobs.kinds import JobKinds
 from scrubjay.model.content import OutboxEvent
 from scrubjay.model.job import Job, JobState
+from scrubjay.queue.kinds import JobKinds
 
 MAX_RESULT_CHARACTERS = 64 * 1024  # a larger result is to be asked for
 _TOLD_STATES = (JobState.COMPLETED, JobState.FAILED)  # not cancelled: whoever did that knows

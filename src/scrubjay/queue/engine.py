@@ -25,13 +25,13 @@ from scrubjay.errors import (
     JobTakenOver,
     ScrubjayError,
 )
-from scrubjay.jobs.context import JobContext, storable
-from scrubjay.jobs.control import backoff, cancel_parts
-from scrubjay.jobs.endings import ending
-from scrubjay.jobs.kinds import JobKinds
-from scrubjay.jobs.signals import CONTROL, WORK, JobSignals, wait_for_event
 from scrubjay.model.clock import utc_now
 from scrubjay.model.job import FINISHED_STATES, Job, JobRequest, JobState, Worker
+from scrubjay.queue.context import JobContext, storable
+from scrubjay.queue.control import backoff, cancel_parts
+from scrubjay.queue.endings import ending
+from scrubjay.queue.kinds import JobKinds
+from scrubjay.queue.signals import CONTROL, WORK, JobSignals, wait_for_event
 from scrubjay.settings import Settings
 from scrubjay.storage.audit_log import AuditLog
 from scrubjay.storage.database import Database

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from scrubjay.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from scrubjay.jobs.context import JobContext
+    from scrubjay.queue.context import JobContext
 
 Handler = Callable[["JobContext"], Awaitable[Mapping[str, Any] | None]]
 

@@ -18,9 +18,9 @@ from typing import Any, TypeVar
 from sqlalchemy.exc import SQLAlchemyError
 
 from scrubjay.errors import FollowerTooSlow, ScrubjayError
-from scrubjay.jobs.signals import EVENTS, JobSignals, wait_for_event
 from scrubjay.model.clock import utc_now
 from scrubjay.model.job import JobEvent, LoggedEvent
+from scrubjay.queue.signals import EVENTS, JobSignals, wait_for_event
 from scrubjay.storage.database import Database
 from scrubjay.storage.job_events import JobEvents
 from scrubjay.storage.jobs import Jobs

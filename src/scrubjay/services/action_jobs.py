@@ -10,11 +10,11 @@ from typing import Any
 from scrubjay.domains.job_files import JobFiles
 from scrubjay.domains.job_stream import describe_event, describe_job, render, result_of, stream_state
 from scrubjay.errors import Conflict, InvalidRequest, NotFound
-from scrubjay.jobs import control
-from scrubjay.jobs.kinds import JobKinds
 from scrubjay.model.job import Job, JobRequest
 from scrubjay.model.numbered_job import NumberedJob, job_number
 from scrubjay.model.tenant import Principal, Scope
+from scrubjay.queue import control
+from scrubjay.queue.kinds import JobKinds
 from scrubjay.services.access import require
 from scrubjay.services.jobs import JobService
 from scrubjay.storage.database import Database

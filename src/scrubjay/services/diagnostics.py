@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from scrubjay.errors import JobFailedForGood
-from scrubjay.jobs.context import JobContext
-from scrubjay.jobs.kinds import JobKind
+from scrubjay.queue.context import JobContext
+from scrubjay.queue.kinds import JobKind
 
 MAX_STEPS = 100_000
 

@@ -5,13 +5,13 @@ from contextlib import aclosing
 from typing import Any
 
 from scrubjay.errors import Conflict, InvalidRequest, NotFound
-from scrubjay.jobs import control
-from scrubjay.jobs.kinds import JobKinds
-from scrubjay.jobs.live import EventHub, Told
-from scrubjay.jobs.signals import JobSignals
 from scrubjay.model.job import Job, JobEvent, JobPriority, JobRequest, JobState, LoggedEvent
 from scrubjay.model.page import Page
 from scrubjay.model.tenant import Principal, Scope
+from scrubjay.queue import control
+from scrubjay.queue.kinds import JobKinds
+from scrubjay.queue.live import EventHub, Told
+from scrubjay.queue.signals import JobSignals
 from scrubjay.services.access import require
 from scrubjay.services.reading import matching, read_page
 from scrubjay.storage.database import Database

@@ -13,8 +13,6 @@ from sqlalchemy import or_, select
 
 from scrubjay.documents.cleanup import mark_for_removal
 from scrubjay.errors import Conflict, InvalidRequest, NotFound, ScrubjayError, Unavailable
-from scrubjay.jobs import control
-from scrubjay.jobs.schedule import validate_cron
 from scrubjay.model.clock import utc_now
 from scrubjay.model.job import Job, JobRequest, JobState
 from scrubjay.model.page import Page
@@ -36,6 +34,8 @@ from scrubjay.plans.enumeration_file import EnumerationFiles
 from scrubjay.plans.freshness import SAMPLE, expected_staleness
 from scrubjay.plans.scheduler import PlanScheduler
 from scrubjay.plans.timing import first_due, next_due
+from scrubjay.queue import control
+from scrubjay.queue.schedule import validate_cron
 from scrubjay.services.access import require
 from scrubjay.services.acts import note_act
 from scrubjay.services.jobs import JobService

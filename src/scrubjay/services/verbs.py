@@ -9,9 +9,9 @@ from functools import cached_property
 from typing import Any
 
 from scrubjay.errors import Conflict, Forbidden, InvalidRequest, JobFailedForGood, NotFound
-from scrubjay.jobs.context import JobContext
-from scrubjay.jobs.kinds import JobKind
 from scrubjay.model.tenant import Principal, Scope
+from scrubjay.queue.context import JobContext
+from scrubjay.queue.kinds import JobKind
 from scrubjay.services.access import require
 
 ACTION_KIND = "action"

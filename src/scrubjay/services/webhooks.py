@@ -9,7 +9,6 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from scrubjay.crawler.fetcher import Network, is_secret_header
 from scrubjay.errors import Conflict, InvalidRequest, NotFound
-from scrubjay.jobs.signals import JobSignals
 from scrubjay.model.clock import utc_now
 from scrubjay.model.ids import new_id
 from scrubjay.model.page import Page
@@ -23,6 +22,7 @@ from scrubjay.model.webhook import (
     Webhook,
     describe,
 )
+from scrubjay.queue.signals import JobSignals
 from scrubjay.services.access import require
 from scrubjay.services.acts import note_act
 from scrubjay.services.reading import matching, read_item, read_page

@@ -17,11 +17,11 @@ from scrubjay.crawler.polite import PoliteFetcher
 from scrubjay.crawler.politeness import Manners, Politeness
 from scrubjay.crawler.robots import Robots
 from scrubjay.errors import ExtractionFailed, FetchFailed, InvalidRequest, UrlInvalid
-from scrubjay.jobs.context import JobContext, storable
 from scrubjay.model.clock import utc_now
 from scrubjay.model.plan import Plan
 from scrubjay.model.source import Connectivity, SourceContent, SourceItem, hash_key
 from scrubjay.model.urls import parse_url
+from scrubjay.queue.context import JobContext, storable
 from scrubjay.sources.feed_pages import LinkedPages, fetch_politely
 from scrubjay.sources.feed_parsing import Feed, FeedEntry, parse_feed
 from scrubjay.sources.protocol import ConnectorType, Tools

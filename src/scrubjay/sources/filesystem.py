@@ -11,10 +11,10 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from scrubjay.errors import FetchFailed, InvalidRequest
-from scrubjay.jobs.context import JobContext
 from scrubjay.model.clock import utc_now
 from scrubjay.model.plan import Plan
 from scrubjay.model.source import Connectivity, SourceContent, SourceItem, hash_key
+from scrubjay.queue.context import JobContext
 from scrubjay.settings import Settings
 from scrubjay.sources.file_types import guess_content_type
 from scrubjay.sources.filesystem_walk import Bounds, Seen, Walk, key_of, parts_of

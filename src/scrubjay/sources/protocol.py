@@ -12,9 +12,9 @@ from typing import Any, Protocol
 from pydantic import BaseModel
 
 from scrubjay.crawler.web_crawler import WebCrawler
-from scrubjay.jobs.context import JobContext
 from scrubjay.model.plan import Plan
 from scrubjay.model.source import Connectivity, SourceContent, SourceItem
+from scrubjay.queue.context import JobContext
 
 
 class Connector(Protocol):

@@ -23,12 +23,12 @@ from scrubjay.errors import (
     ScrubjayError,
     SecretUnreadable,
 )
-from scrubjay.jobs.context import JobContext
 from scrubjay.model.crawl_spec import CrawlSpec, CrawlStrategy
 from scrubjay.model.crawling import CrawledPage, FrontierItem, PageListing
 from scrubjay.model.plan import Plan, RepositoryType, WebSettings
 from scrubjay.model.source import Connectivity, ItemProblem, SourceContent, SourceItem, reason_of
 from scrubjay.model.urls import hash_url, normalize_url, parse_url
+from scrubjay.queue.context import JobContext
 from scrubjay.sources.protocol import ConnectorType, Tools
 from scrubjay.sources.web_config import describe_config, secret_name, spec_of_plan
 from scrubjay.storage.configs import CrawlConfigs

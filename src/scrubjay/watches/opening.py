@@ -3,8 +3,8 @@
 from datetime import timedelta
 
 from scrubjay.crawler.web_crawler import WebCrawler
-from scrubjay.jobs.signals import JobSignals
 from scrubjay.model.clock import utc_now
+from scrubjay.queue.signals import JobSignals
 from scrubjay.watches.analysis import open_scorer
 from scrubjay.watches.desk import NewsDesk
 from scrubjay.watches.issue import Rules

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from scrubjay.crawler.fetcher import FetchRequest, FetchResponse
 from scrubjay.errors import ExtractionFailed, FetchFailed, HostBlocked, UrlBlocked, UrlInvalid
 from scrubjay.extract.pool import ExtractionPool
-from scrubjay.jobs.context import storable
 from scrubjay.model.extraction import Extraction, Verdict
 from scrubjay.model.urls import hash_url, normal_form, parse_url
 from scrubjay.model.watching import Watch
+from scrubjay.queue.context import storable
 from scrubjay.watches.analysis import PREVIEW_CHARACTERS
 from scrubjay.watches.fingerprint import FINGERPRINT_CHARACTERS, article_text, fingerprint, telling_fingerprint
 from scrubjay.watches.sources import (

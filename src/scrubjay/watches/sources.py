@@ -16,9 +16,9 @@ from scrubjay.crawler.polite import retry_after_seconds
 from scrubjay.crawler.robots import Robots
 from scrubjay.errors import FetchFailed
 from scrubjay.extract.pool import ExtractionPool
-from scrubjay.jobs.context import storable
 from scrubjay.model.urls import hash_url, host_of, normal_form, parse_url, registrable_domain
 from scrubjay.model.watching import Watch
+from scrubjay.queue.context import storable
 from scrubjay.sources.feed_parsing import Feed, FeedEntry, parse_feed
 from scrubjay.watches.analysis import FUTURE_ALLOWED
 from scrubjay.watches.budget import MeteredFetcher

@@ -10,12 +10,12 @@ from operator import attrgetter
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from scrubjay.errors import NotFound, ScrubjayError
-from scrubjay.jobs.signals import JobSignals
 from scrubjay.model.crawl_spec import CrawlSpec, Extent
 from scrubjay.model.destination import Destination
 from scrubjay.model.job import Job
 from scrubjay.model.plan import Plan
 from scrubjay.model.watching import ThrottleLevel, Watch, WatchItem
+from scrubjay.queue.signals import JobSignals
 from scrubjay.settings import Settings
 from scrubjay.storage.collections import Collections
 from scrubjay.storage.database import Database

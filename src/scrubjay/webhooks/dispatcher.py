@@ -15,10 +15,10 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from scrubjay.crawler.fetcher import Fetcher, Network
 from scrubjay.errors import Conflict, ScrubjayError
-from scrubjay.jobs.signals import OUTBOX, JobSignals, wait_for_event
 from scrubjay.model.clock import utc_now
 from scrubjay.model.ids import new_id
 from scrubjay.model.webhook import Answer, Delivery, Webhook
+from scrubjay.queue.signals import OUTBOX, JobSignals, wait_for_event
 from scrubjay.storage.database import Database
 from scrubjay.storage.deliveries import Deliveries
 from scrubjay.storage.turns import Turns

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from scrubjay.jobs import courtesy
+from scrubjay.queue import courtesy
 
 
 @pytest.fixture(autouse=True)

@@ -6,8 +6,6 @@ from itertools import pairwise, product
 import pytest
 
 from scrubjay.errors import Conflict, InvalidRequest
-from scrubjay.jobs.control import backoff
-from scrubjay.jobs.schedule import next_match, validate_cron
 from scrubjay.model.job import (
     FINISHED_STATES,
     REACTIONS,
@@ -18,6 +16,8 @@ from scrubjay.model.job import (
     Reaction,
     react,
 )
+from scrubjay.queue.control import backoff
+from scrubjay.queue.schedule import next_match, validate_cron
 
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 

@@ -3,11 +3,11 @@
 import json
 from datetime import UTC, datetime
 
-from scrubjay.jobs.endings import MAX_RESULT_CHARACTERS, ending
-from scrubjay.jobs.kinds import JobKind, JobKinds
 from scrubjay.model.content import OutboxEvent
 from scrubjay.model.ids import new_id, uuid_from_id
 from scrubjay.model.job import Job, JobState
+from scrubjay.queue.endings import MAX_RESULT_CHARACTERS, ending
+from scrubjay.queue.kinds import JobKind, JobKinds
 from scrubjay.services.diagnostics import take_steps
 from scrubjay.webhooks.bodies import data_of, make_body
 

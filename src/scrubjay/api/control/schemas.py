@@ -13,10 +13,10 @@ from scrubjay.api.rag.crawls import ReportItemResponse, ToldRequest
 from scrubjay.api.rag.documents import TagName
 from scrubjay.api.rag.ids import CollectionRef
 from scrubjay.api.rag.schemas import RequestModel
-from scrubjay.jobs.live import Told
 from scrubjay.model.crawl_spec import MAX_SHARDS, CrawlMode
 from scrubjay.model.job import FINISHED_STATES, Job, JobEvent, JobPriority, JobState, LoggedEvent
 from scrubjay.plans.report import ReportItem
+from scrubjay.queue.live import Told
 from scrubjay.services.control import MAX_SITES, JobDetails, SiteOrder
 from scrubjay.services.reports import RunItems
 

@@ -22,7 +22,6 @@ from scrubjay.api.streams import (
 )
 from scrubjay.app import Scrubjay
 from scrubjay.errors import HostBlocked, InvalidRequest, NotFound, UrlBlocked
-from scrubjay.jobs.live import Told
 from scrubjay.model.crawl_limits import HeaderName, HeaderValue
 from scrubjay.model.crawl_spec import CrawlMode, CrawlStrategy, Extent, read_spec
 from scrubjay.model.destination import Destination
@@ -31,6 +30,7 @@ from scrubjay.model.job import Job, JobPriority, JobRequest, JobState
 from scrubjay.model.tenant import Principal, Scope
 from scrubjay.model.urls import host_of, registrable_domain
 from scrubjay.plans.report import ItemOutcome
+from scrubjay.queue.live import Told
 from scrubjay.services.access import require
 from scrubjay.services.collections import clean_tag
 from scrubjay.services.crawls import score_urls

@@ -16,8 +16,8 @@ import stamina
 from scrubjay.crawler.fetcher import Fetcher, FetchRequest, FetchResponse
 from scrubjay.crawler.polite import retry_after_seconds
 from scrubjay.errors import FetchFailed, UrlBlocked, UrlInvalid
-from scrubjay.jobs.context import JobContext
 from scrubjay.model.urls import parse_url
+from scrubjay.queue.context import JobContext
 from scrubjay.sources.sharepoint.auth import TokenSource
 from scrubjay.sources.sharepoint.items import SiteAddress
 from scrubjay.sources.sharepoint.refusals import explain_refusal

@@ -7,11 +7,11 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from scrubjay.errors import FetchFailed, InvalidRequest
-from scrubjay.jobs.context import JobContext
 from scrubjay.model.clock import utc_now
 from scrubjay.model.plan import Plan
 from scrubjay.model.source import Connectivity, ItemProblem, SourceContent, SourceItem, hash_key
 from scrubjay.model.tenant import DEFAULT_TENANT_ID
+from scrubjay.queue.context import JobContext
 from scrubjay.sources.file_types import guess_content_type
 from scrubjay.sources.protocol import ConnectorType, Tools
 from scrubjay.sources.sharepoint.auth import AppCredentials, TokenSource
