@@ -96,5 +96,4 @@ async def test_stop_ends_an_indexer_that_a_cancellation_did_not_reach(settings: 
 
         async with asyncio.timeout(10):
             await indexer.stop()
-        assert indexer._task is not None
-        assert indexer._task.done()
+        assert indexer.is_stopped

@@ -35,7 +35,7 @@ from scrubjay.services.plans import PlanValues
 from scrubjay.settings import Settings
 from scrubjay.storage.operations import Operations
 from scrubjay.storage.plans import Plans
-from scrubjay.storage.turns import Turns
+from scrubjay.storage.turns import Turns, TurnTaker
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -142,6 +142,20 @@ async def test_a_turn_is_one_process_only_and_survives_a_clock_that_is_put_back(
     assert await take(now + timedelta(seconds=61))
     assert await take(now - timedelta(days=2))
     assert not await take(now - timedelta(days=2))
+
+
+async def test_two_processes_take_a_turn_once_and_the_other_takes_over_later(planner: Planner) -> None:
+    now = [utc_now()]
+    first, second = (TurnTaker(planner.jay.database, lambda: now[0]) for _ in range(2))
+
+    assert await first.is_due("test.taker", 60)
+    assert not await second.is_due("test.taker", 60)
+    assert not await first.is_due("test.taker", 60)
+    now[0] += timedelta(seconds=61)
+    assert await second.is_due("test.taker", 60)
+    assert not await first.is_due("test.taker", 60)
+    now[0] -= timedelta(days=2)  # the clock is set back
+    assert await first.is_due("test.taker", 60)
 
 
 async def test_a_plan_does_not_wait_for_a_time_that_a_wrong_clock_meant(planner: Planner, site: Site) -> None:

@@ -8,7 +8,6 @@ import fcntl
 import os
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -22,7 +21,8 @@ from scrubjay.model.clock import utc_now
 from scrubjay.model.job import Job, JobEvent
 from scrubjay.model.numbered_job import NumberedJob
 from scrubjay.queue import control
-from scrubjay.queue.signals import EVENTS, JobSignals, wait_for_event
+from scrubjay.queue.polling import PollLoop, wait_until_set
+from scrubjay.queue.signals import EVENTS, JobSignals
 from scrubjay.storage.database import Database
 from scrubjay.storage.job_events import JobEvents
 from scrubjay.storage.numbered_jobs import NumberedJobs
@@ -53,28 +53,31 @@ class JobKeeper:
         self._files = files
         self._keep_days = keep_days
         self._written: dict[int, _Written] = {}
-        self._task: asyncio.Task[None] | None = None
-        self._stopping = asyncio.Event()
+        self._lock: int | None = None
+        self._next_tidy = 0.0
+        self._loop = PollLoop(
+            "job files", self._keep, poll_seconds=LOOK_SECONDS - GATHER_SECONDS, signals=signals, channel=EVENTS
+        )
 
     async def start(self) -> None:
-        self._task = asyncio.create_task(self._keep(), name="job files")
+        self._loop.start()
 
     async def stop(self) -> None:
         """Write what there is to write, and leave."""
-        self._stopping.set()
-        if self._task is not None:
-            await self._task
+        await self._loop.stop()
+        if self._lock is not None:
+            await self._update()
+            os.close(self._lock)
 
     async def _keep(self) -> None:
-        while not self._stopping.is_set():
-            lock = await asyncio.to_thread(self._take_lock)
-            if lock is None:
-                await wait_for(self._stopping, LOOK_SECONDS)
-                continue
-            try:
-                await self._keep_files()
-            finally:
-                os.close(lock)
+        if self._lock is None:
+            self._lock = await asyncio.to_thread(self._take_lock)
+            self._written.clear()
+        if self._lock is None:  # another process writes the files
+            await wait_until_set(self._loop.stopping, LOOK_SECONDS)
+        else:
+            await self._update()
+            await wait_until_set(self._loop.stopping, GATHER_SECONDS)  # signals of a busy moment are one reading
 
     def _take_lock(self) -> int | None:
         """One process keeps the files; the lock ends with it, however it ends."""
@@ -91,25 +94,15 @@ class JobKeeper:
             return None
         return descriptor
 
-    async def _keep_files(self) -> None:
-        self._written.clear()
-        next_tidy = 0.0
-        async with self._signals.wake_up(EVENTS) as signalled:
-            while True:
-                last_round = self._stopping.is_set()
-                try:
-                    await self._obey()
-                    await self._mirror()
-                    if time.monotonic() >= next_tidy:
-                        next_tidy = time.monotonic() + TIDY_SECONDS
-                        await self._tidy()
-                except (ScrubjayError, SQLAlchemyError, OSError) as error:
-                    log.warning("job files are not up to date; trying again", reason=str(error))
-                if last_round:
-                    return
-                # Signals of a busy moment are one reading; without any, control files are looked for all the same.
-                await wait_for(self._stopping, GATHER_SECONDS)
-                await wait_for_event(signalled, 0 if self._stopping.is_set() else LOOK_SECONDS - GATHER_SECONDS)
+    async def _update(self) -> None:
+        try:
+            await self._obey()
+            await self._mirror()
+            if time.monotonic() >= self._next_tidy:
+                self._next_tidy = time.monotonic() + TIDY_SECONDS
+                await self._tidy()
+        except (ScrubjayError, SQLAlchemyError, OSError) as error:
+            log.warning("job files are not up to date; retrying", reason=str(error))
 
     async def _obey(self) -> None:
         for found in await asyncio.to_thread(self._files.controls):
@@ -184,13 +177,6 @@ class JobKeeper:
             for file in batch:
                 if file.number not in known:
                     await asyncio.to_thread(_unlink, file.path)
-
-
-async def wait_for(event: asyncio.Event, seconds: float) -> None:
-    """Wait for an event that stays set."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await event.wait()
 
 
 def _unlink(path: Path) -> None:

@@ -9,7 +9,7 @@ import asyncio
 import hashlib
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Protocol
@@ -32,6 +32,7 @@ from scrubjay.model.content import (
 )
 from scrubjay.model.ids import new_id
 from scrubjay.model.search import IndexPoint
+from scrubjay.queue.polling import PollLoop
 from scrubjay.storage.chunks import Chunks
 from scrubjay.storage.database import Database
 from scrubjay.storage.document_logs import DocumentLogs
@@ -82,11 +83,9 @@ class Indexer:
         self._catalog = catalog
         self._cleanup = cleanup
         self._lease = new_id("wrk")
-        self._wake = asyncio.Event()
         self._turn = asyncio.Lock()
-        self._stopping = False
         self._swept_at = time.monotonic()
-        self._task: asyncio.Task[None] | None = None
+        self._loop = PollLoop("indexer", self._run, poll_seconds=POLL_SECONDS, fault_seconds=FAULT_SECONDS)
 
     async def take_over(self) -> None:
         """For whoever works on these documents alone: what another process had leased, it will not finish."""
@@ -94,37 +93,23 @@ class Indexer:
             await Documents(connection).free_leases(utc_now())
 
     def start(self) -> None:
-        self._task = asyncio.create_task(self._run(), name="indexer")
+        self._loop.start()
 
     async def stop(self) -> None:
-        self._stopping = True  # also for a step that a cancellation does not reach
-        if self._task is not None:
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
+        await self._loop.stop(cancel=True)
+
+    @property
+    def is_stopped(self) -> bool:
+        return self._loop.is_done
 
     def wake(self) -> None:
-        """Something changed here just now."""
-        self._wake.set()
+        """Documents changed in this process just now."""
+        self._loop.wake()
 
-    async def _run(self) -> None:
-        while not self._stopping:
-            self._wake.clear()
-            try:
-                busy = await self.step()
-                await self._sweep()
-            except (ScrubjayError, SQLAlchemyError, OSError) as error:
-                log.warning("indexing stopped for a moment", reason=str(error))
-                busy = 0
-                await asyncio.sleep(POLL_SECONDS)
-            except Exception:  # a fault of ours must not leave every later document unfound
-                log.exception("indexing failed")
-                busy = 0
-                await asyncio.sleep(FAULT_SECONDS)
-            if not busy:
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(POLL_SECONDS):
-                        await self._wake.wait()
+    async def _run(self) -> int:
+        busy = await self.step()
+        await self._sweep()
+        return busy
 
     async def _sweep(self) -> None:
         """Now and then: nobody waits for a body to be destroyed."""

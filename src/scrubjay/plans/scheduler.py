@@ -1,17 +1,11 @@
-"""The clock of plans: once a minute in the whole cluster, what is due is begun; once an hour, what is old is removed.
+"""The scheduler of plans: starts due runs once a minute, and applies retention once an hour, in the whole cluster.
 
-Any process that runs jobs may take these turns. What a run left behind that no worker has any more is put in order
-at every start, and at every turn.
+Any process that runs jobs may take these turns. Runs whose job is gone are ended at every start and every turn.
 """
 
-import asyncio
 from collections.abc import AsyncIterator
-from contextlib import suppress
 from datetime import timedelta
 
-from sqlalchemy.exc import SQLAlchemyError
-
-from scrubjay.errors import Conflict, ScrubjayError
 from scrubjay.model.clock import utc_now
 from scrubjay.model.job import JobState
 from scrubjay.model.plan import ENDED_STATES, OperationState, Plan, PlanState, Trigger
@@ -19,13 +13,14 @@ from scrubjay.plans.begin import begin_run
 from scrubjay.plans.enumeration_file import EnumerationFiles
 from scrubjay.plans.run import RECOVERED
 from scrubjay.plans.timing import latest_plausible
+from scrubjay.queue.polling import PollLoop
 from scrubjay.queue.signals import JobSignals
 from scrubjay.storage.crawled_pages import CrawledPages
 from scrubjay.storage.database import Database
 from scrubjay.storage.jobs import Jobs
 from scrubjay.storage.operations import Operations
 from scrubjay.storage.plans import Plans
-from scrubjay.storage.turns import Turns
+from scrubjay.storage.turns import TurnTaker
 from scrubjay.telemetry import get_logger
 
 DUE_SECONDS = 60.0
@@ -43,39 +38,22 @@ class PlanScheduler:
         self._signals = signals
         self._files = files
         self._due_seconds = due_seconds
-        self._task: asyncio.Task[None] | None = None
-        self._over = asyncio.Event()
+        self._turns = TurnTaker(database)
+        self._loop = PollLoop("plans.scheduler", self._keep_time, poll_seconds=min(LOOK_SECONDS, due_seconds))
 
     async def start(self) -> None:
         await self.recover()
-        self._task = asyncio.create_task(self._keep_time(), name="plans.scheduler")
+        self._loop.start()
 
     async def stop(self) -> None:
-        """Not cancelled: a connection that is cut off in the middle of a statement stays open."""
-        self._over.set()
-        if self._task is not None:
-            await self._task
+        await self._loop.stop()
 
     async def _keep_time(self) -> None:
-        while not self._over.is_set():
-            try:
-                if await self._is_turn("plans.due", self._due_seconds):
-                    await self.recover()
-                    await self.begin_due()
-                if await self._is_turn("plans.retention", RETENTION_SECONDS):
-                    await self.remove_old()
-            except (ScrubjayError, SQLAlchemyError, OSError) as error:
-                log.warning("plans were not looked after; trying again", reason=str(error))
-            with suppress(TimeoutError):
-                async with asyncio.timeout(min(LOOK_SECONDS, self._due_seconds)):
-                    await self._over.wait()
-
-    async def _is_turn(self, name: str, seconds: float) -> bool:
-        try:
-            async with self._database.writing() as connection:
-                return await Turns(connection).take(name, seconds, utc_now())
-        except Conflict:
-            return False  # somebody else took the first one
+        if await self._turns.is_due("plans.due", self._due_seconds):
+            await self.recover()
+            await self.begin_due()
+        if await self._turns.is_due("plans.retention", RETENTION_SECONDS):
+            await self.remove_old()
 
     async def begin_due(self) -> int:
         """Begin every run whose time has come; a plan that missed several of its times runs once."""

@@ -8,7 +8,8 @@ from sqlalchemy import ForeignKey, Index, String, UniqueConstraint, false, func,
 from sqlalchemy.orm import Mapped, mapped_column
 
 from scrubjay.model.content import Document, DocumentSource, DocumentStatus
-from scrubjay.storage.repository import Base, Repository, TenantOwned, batches, table_options
+from scrubjay.storage.leases import LeasedRepository
+from scrubjay.storage.repository import Base, TenantOwned, batches, table_options
 from scrubjay.storage.types import (
     EnumText,
     Hash,
@@ -97,10 +98,13 @@ class DocumentRow(TenantOwned, Base):
     index_attempts: Mapped[int] = mapped_column(server_default="0")
 
 
-class Documents(Repository[Document]):
+class Documents(LeasedRepository[Document]):
     row = DocumentRow
     model = Document
     noun = "document"
+    due = "index_due_at"
+    holder = "index_lease"
+    due_index = "ix_documents_index_due"
 
     async def by_keys(self, tenant_id: str, natural_keys: Collection[str]) -> Mapping[str, Document]:
         """Natural key → document, also of those that are deleted."""
@@ -142,30 +146,6 @@ class Documents(Repository[Document]):
         """Another plan has the document from now on; what it says stays the same."""
         await self.connection.execute(update(DocumentRow).where(DocumentRow.id == document_id).values(plan_id=plan_id))
 
-    async def any_due(self, now: datetime) -> bool:
-        """Whether the index owes anything: cheap enough to be asked all the time."""
-        due = select(DocumentRow.id).where(DocumentRow.index_due_at <= now).limit(1)
-        return (await self.connection.execute(due)).first() is not None
-
-    async def lease_due(self, lease: str, *, limit: int, now: datetime, until: datetime) -> Sequence[Document]:
-        """Take documents that the index must be brought up to; whoever dies with them loses them at `until`."""
-        due = await self.connection.execute(
-            select(DocumentRow.id)
-            .where(DocumentRow.index_due_at <= now)
-            .order_by(DocumentRow.index_due_at)
-            .limit(limit)
-            .with_for_update(skip_locked=True)
-            .with_hint(DocumentRow, "WITH (UPDLOCK, READPAST, ROWLOCK)", "mssql")
-            .with_hint(DocumentRow, "FORCE INDEX (ix_documents_index_due)", "mysql")
-        )
-        ids = list(due.scalars())
-        if not ids:
-            return []
-        await self.connection.execute(
-            update(DocumentRow).where(DocumentRow.id.in_(ids)).values(index_due_at=until, index_lease=lease)
-        )
-        return await self.every(DocumentRow.id.in_(ids))
-
     async def settle_index(self, document: Document, **changes: Any) -> bool:
         """The index holds this revision. False when the document changed meanwhile; then it stays due."""
         mine = (DocumentRow.id == document.id, DocumentRow.index_lease == document.index_lease)
@@ -181,20 +161,6 @@ class Documents(Repository[Document]):
             update(DocumentRow)
             .where(DocumentRow.id == document.id, DocumentRow.index_lease == document.index_lease)
             .values(index_due_at=now, index_lease=None)
-        )
-
-    async def free_leases(self, now: datetime) -> None:
-        """Whoever had leased documents is known to be gone."""
-        await self.connection.execute(
-            update(DocumentRow).where(DocumentRow.index_lease.is_not(None)).values(index_due_at=now, index_lease=None)
-        )
-
-    async def renew_lease(self, document_ids: Collection[str], lease: str, until: datetime) -> None:
-        """Whoever has leased these documents is still at work on them."""
-        await self.connection.execute(
-            update(DocumentRow)
-            .where(DocumentRow.id.in_(list(document_ids)), DocumentRow.index_lease == lease)
-            .values(index_due_at=until)
         )
 
     async def postpone_index(self, document: Document, until: datetime) -> None:

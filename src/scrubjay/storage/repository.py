@@ -85,6 +85,8 @@ class Repository(Generic[M]):
 
     def __init_subclass__(cls) -> None:
         """Build what every statement shares once: SQLAlchemy spends more on building than SQLite on running."""
+        if not hasattr(cls, "row"):
+            return  # a base class of repositories
         cls.table = cls.row.__table__
         cls._names = [field.name for field in fields(cls.model)]
         cls._columns = [cls.table.c[name] for name in cls._names]

@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import (
+    ColumnElement,
     Double,
     ForeignKey,
     Index,
@@ -24,6 +25,7 @@ from scrubjay.model.job import JobState
 from scrubjay.model.watching import ItemState, Story, Throttle, ThrottleLevel, Watch, WatchItem, WatchKind
 from scrubjay.storage.documents import DocumentRow
 from scrubjay.storage.jobs import JobRow
+from scrubjay.storage.leases import LeasedRepository
 from scrubjay.storage.repository import Base, Repository, TenantOwned, batches, table_options
 from scrubjay.storage.tenants import TenantRow
 from scrubjay.storage.types import EnumText, Hash, Id, Json, LongText, Name, UtcDateTime, partial_index
@@ -64,34 +66,17 @@ class WatchRow(TenantOwned, Base):
     created_at: Mapped[datetime] = mapped_column(UtcDateTime)
 
 
-class Watches(Repository[Watch]):
+class Watches(LeasedRepository[Watch]):
     row = WatchRow
     model = Watch
     noun = "watch"
+    due = "next_poll_at"
+    holder = "lease"
+    due_index = "ix_watches_due"
 
-    async def any_due(self, now: datetime) -> bool:
-        """Whether there is anything to take: cheap enough to be asked all the time."""
-        due = select(WatchRow.id).where(WatchRow.enabled.is_(True), WatchRow.next_poll_at <= now).limit(1)
-        return (await self.connection.execute(due)).first() is not None
-
-    async def lease_due(self, lease: str, *, limit: int, now: datetime, until: datetime) -> Sequence[Watch]:
-        """Take watches whose time has come; whoever dies with them loses them at `until`."""
-        due = await self.connection.execute(
-            select(WatchRow.id)
-            .where(WatchRow.enabled.is_(True), WatchRow.next_poll_at <= now)
-            .order_by(WatchRow.next_poll_at)
-            .limit(limit)
-            .with_for_update(skip_locked=True)
-            .with_hint(WatchRow, "WITH (UPDLOCK, READPAST, ROWLOCK)", "mssql")
-            .with_hint(WatchRow, "FORCE INDEX (ix_watches_due)", "mysql")
-        )
-        ids = list(due.scalars())
-        if not ids:
-            return []
-        await self.connection.execute(
-            update(WatchRow).where(WatchRow.id.in_(ids)).values(next_poll_at=until, lease=lease)
-        )
-        return await self.every(WatchRow.id.in_(ids))
+    @classmethod
+    def is_eligible(cls) -> ColumnElement[bool]:
+        return WatchRow.enabled.is_(True)
 
     async def lease_one(self, watch: Watch, lease: str, *, now: datetime, until: datetime) -> bool:
         """Take one watch, whether it is due or not; false when somebody polls it now."""
@@ -100,22 +85,10 @@ class Watches(Repository[Watch]):
             update(WatchRow).where(WatchRow.id == watch.id, free).values(next_poll_at=until, lease=lease)
         )
 
-    async def renew_lease(self, watch_ids: Collection[str], lease: str, until: datetime) -> None:
-        """Whoever has leased these watches is still at work on them."""
-        await self.connection.execute(
-            update(WatchRow).where(WatchRow.id.in_(list(watch_ids)), WatchRow.lease == lease).values(next_poll_at=until)
-        )
-
     async def settle(self, watch_id: str, lease: str, **changes: Any) -> bool:
         """Write what a poll brought and give the watch back; false when it was lost, and nothing may be written."""
         return await self.changed(
             update(WatchRow).where(WatchRow.id == watch_id, WatchRow.lease == lease).values(lease=None, **changes)
-        )
-
-    async def free_leases(self, now: datetime) -> None:
-        """Whoever had leased watches is known to be gone."""
-        await self.connection.execute(
-            update(WatchRow).where(WatchRow.lease.is_not(None)).values(next_poll_at=now, lease=None)
         )
 
     async def lock_news(self, tenant_id: str) -> None:

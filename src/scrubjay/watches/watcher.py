@@ -14,9 +14,10 @@ from sqlalchemy.exc import SQLAlchemyError
 from scrubjay.errors import Conflict, ScrubjayError
 from scrubjay.model.ids import new_id
 from scrubjay.model.watching import ThrottleLevel, Watch
+from scrubjay.queue.polling import PollLoop
 from scrubjay.settings import Settings
 from scrubjay.storage.database import Database
-from scrubjay.storage.turns import Turns
+from scrubjay.storage.turns import TurnTaker
 from scrubjay.storage.watches import Stories, Watches, WatchItems
 from scrubjay.telemetry import get_logger
 from scrubjay.watches.brake import read_brake
@@ -51,26 +52,22 @@ class Watcher:
         self._settings = settings
         self._poller = poller
         self._desk = desk
-        self._look_seconds = look_seconds
+        self._turns = TurnTaker(database, poller.clock)
+        self._loop = PollLoop("watches", self._look, poll_seconds=look_seconds)
         self._lease = new_id("wrk")
         self._polls: dict[asyncio.Task[None], str] = {}  # with the ids of their watches
         self._renewed_at = 0.0
-        self._over = asyncio.Event()
-        self._ready = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
 
     async def start(self, *, alone: bool = False) -> None:
         """Begin to look. `alone` says that no other process can have taken watches."""
         if alone:
             async with self._database.writing() as connection:
                 await Watches(connection).free_leases(self._now())
-        self._task = asyncio.create_task(self._keep_time(), name="watches")
+        self._loop.start()
 
     async def stop(self) -> None:
         """Polls that are under way are finished, within the time that a stopping worker has; the rest is due later."""
-        self._over.set()
-        if self._task is not None:
-            await self._task
+        await self._loop.stop()
         if not self._polls:
             return
         _, late = await asyncio.wait(self._polls, timeout=self._settings.shutdown_grace_seconds)
@@ -84,16 +81,12 @@ class Watcher:
     def _now(self) -> datetime:
         return self._poller.clock()
 
-    async def _keep_time(self) -> None:
-        while not self._over.is_set():
-            taken = 0
-            try:
-                taken = await self._begin_due()
-                await self._renew()
-                await self._take_turns()
-            except (ScrubjayError, SQLAlchemyError, OSError) as error:
-                log.warning("watches were not looked after; trying again", reason=str(error))
-            await self._wait(taken)
+    async def _look(self) -> bool:
+        """Start due polls; true when there may be more to start."""
+        taken = await self._begin_due()
+        await self._renew()
+        await self._take_turns()
+        return taken > 0 and len(self._polls) < self._settings.watch_concurrency
 
     async def _renew(self) -> None:
         """What is polled now stays ours, however long it takes."""
@@ -102,20 +95,6 @@ class Watcher:
         self._renewed_at = time.monotonic()
         async with self._database.writing() as connection:
             await Watches(connection).renew_lease(self._polls.values(), self._lease, self._now() + LEASE)
-
-    async def _wait(self, taken: int) -> None:
-        """A moment; when all places are taken, until one is free."""
-        is_full = len(self._polls) >= self._settings.watch_concurrency
-        if taken and not is_full:
-            return
-        self._ready.clear()
-        waits = [asyncio.create_task(self._over.wait())]
-        if is_full:
-            waits.append(asyncio.create_task(self._ready.wait()))
-        with suppress(TimeoutError):
-            await asyncio.wait(waits, timeout=self._look_seconds, return_when=asyncio.FIRST_COMPLETED)
-        for wait in waits:
-            wait.cancel()
 
     async def _begin_due(self) -> int:
         room = self._settings.watch_concurrency - len(self._polls)
@@ -130,7 +109,7 @@ class Watcher:
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._polls.pop(task, None)
-        self._ready.set()
+        self._loop.wake()
 
     async def _lease_due(self, limit: int) -> list[Watch]:
         now = self._now()
@@ -162,19 +141,12 @@ class Watcher:
 
     async def _take_turns(self) -> None:
         now = self._now()
-        if await self._is_turn("watches.waiting", WAITING_SECONDS):
+        if await self._turns.is_due("watches.waiting", WAITING_SECONDS):
             await self._desk.rules.trigger.send_waiting(now)
-        if await self._is_turn("watches.tidy", TIDY_SECONDS):
+        if await self._turns.is_due("watches.tidy", TIDY_SECONDS):
             await self.tidy(now)
-        if await self._is_turn("watches.forget", FORGET_SECONDS):
+        if await self._turns.is_due("watches.forget", FORGET_SECONDS):
             await self.forget(now)
-
-    async def _is_turn(self, name: str, seconds: float) -> bool:
-        try:
-            async with self._database.writing() as connection:
-                return await Turns(connection).take(name, seconds, self._now())
-        except Conflict:
-            return False  # somebody else took the first one
 
     async def tidy(self, now: datetime) -> int:
         """End the stories that nobody tells any more."""

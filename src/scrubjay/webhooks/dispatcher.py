@@ -14,14 +14,15 @@ from datetime import datetime, timedelta
 from sqlalchemy.exc import SQLAlchemyError
 
 from scrubjay.crawler.fetcher import Fetcher, Network
-from scrubjay.errors import Conflict, ScrubjayError
+from scrubjay.errors import ScrubjayError
 from scrubjay.model.clock import utc_now
 from scrubjay.model.ids import new_id
 from scrubjay.model.webhook import Answer, Delivery, Webhook
-from scrubjay.queue.signals import OUTBOX, JobSignals, wait_for_event
+from scrubjay.queue.polling import PollLoop
+from scrubjay.queue.signals import OUTBOX, JobSignals
 from scrubjay.storage.database import Database
 from scrubjay.storage.deliveries import Deliveries
-from scrubjay.storage.turns import Turns
+from scrubjay.storage.turns import TurnTaker
 from scrubjay.storage.webhooks import Webhooks
 from scrubjay.telemetry import get_logger
 from scrubjay.telemetry.metrics import (
@@ -34,7 +35,6 @@ from scrubjay.webhooks.publisher import Publisher
 from scrubjay.webhooks.sender import Sender
 from scrubjay.webhooks.verdict import attempt_time, judge
 
-FAULT_SECONDS = 1.0  # after which it is tried again what a fault of the database or the network kept from happening
 POLL_SECONDS = 0.25  # how late an event is noticed that nobody announced
 TIDY_SECONDS = 10.0
 TIDY_BATCHES = 20  # at a turn; others wait for the writer meanwhile
@@ -52,45 +52,28 @@ class Dispatcher:
         self, database: Database, signals: JobSignals, network: Network, publisher: Publisher, sender: Sender
     ) -> None:
         self._database = database
-        self._signals = signals
         self._network = network
         self._publisher = publisher
         self._sender = sender
         self._lease = timedelta(seconds=sender.timeout_seconds + LEASE_MARGIN_SECONDS)
         self._sending: dict[asyncio.Task[None], str] = {}  # → the host
-        self._wake = asyncio.Event()
-        self._over = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+        self._turns = TurnTaker(database)
+        self._loop = PollLoop(
+            "webhooks.dispatcher", self._turn, poll_seconds=POLL_SECONDS, signals=signals, channel=OUTBOX
+        )
         self._next_count = 0.0
 
     async def start(self, *, alone: bool = False) -> None:
-        """With `alone`, no other process can be sending: what one left behind is taken up at once."""
+        """With `alone`, no other process can be sending: leases of an earlier process are freed at once."""
         if alone:
             async with self._database.writing() as connection:
                 await Webhooks(connection).free_leases()
-        self._task = asyncio.create_task(self._keep_going(), name="webhooks.dispatcher")
+        self._loop.start()
 
     async def stop(self) -> None:
-        """Nothing is cancelled but waiting for an answer: whoever is told twice knows the event again by its id."""
-        self._over.set()
-        self._wake.set()
-        if self._task is not None:
-            await self._task
+        """Only waiting for an answer is cancelled: a receiver recognises a repeated event by its id."""
+        await self._loop.stop()
         await asyncio.gather(*self._sending)
-
-    async def _keep_going(self) -> None:
-        async with self._signals.listening(OUTBOX, lambda _: self._wake.set()):
-            while not self._over.is_set():
-                try:
-                    pause = 0.0 if await self._turn() else POLL_SECONDS
-                except (ScrubjayError, SQLAlchemyError, OSError) as error:
-                    log.warning("webhooks were not looked after; trying again", reason=str(error))
-                    pause = FAULT_SECONDS
-                except Exception:  # a loop that ended would leave a process that looks well and tells nobody
-                    log.exception("webhooks were not looked after; trying again")
-                    pause = FAULT_SECONDS
-                if pause:
-                    await wait_for_event(self._wake, pause)
 
     async def _turn(self) -> bool:
         """Publish and begin to send; true when there may be more to publish."""
@@ -103,24 +86,17 @@ class Dispatcher:
         return published
 
     async def _tidy(self) -> None:
-        if await self._is_turn("webhooks.tidy", TIDY_SECONDS):
+        if await self._turns.is_due("webhooks.tidy", TIDY_SECONDS):
             for _ in range(TIDY_BATCHES):
                 if not await self._publisher.tidy():
                     break
-        if await self._is_turn("webhooks.forget", FORGET_SECONDS):
+        if await self._turns.is_due("webhooks.forget", FORGET_SECONDS):
             await self._publisher.forget_jobs()
 
     async def _count(self) -> None:
         async with self._database.reading() as connection:
             webhook_queue_depth.set(await Deliveries(connection).pending_count())
             webhook_circuits_open.set(await Webhooks(connection).open_circuits())
-
-    async def _is_turn(self, name: str, seconds: float) -> bool:
-        try:
-            async with self._database.writing() as connection:
-                return await Turns(connection).take(name, seconds, utc_now())
-        except Conflict:
-            return False  # somebody else took the first one
 
     async def _begin(self) -> None:
         """Take webhooks that are due, as far as there is room; the end of each is a reason to look again."""
@@ -155,7 +131,7 @@ class Dispatcher:
 
     def _finished(self, task: asyncio.Task[None]) -> None:
         self._sending.pop(task, None)
-        self._wake.set()
+        self._loop.wake()
 
     async def _work_off(self, webhook: Webhook) -> None:
         """Send what is due, one after the other, until something has to wait."""
@@ -176,7 +152,7 @@ class Dispatcher:
             delivery = await Deliveries(connection).head(webhook.id)
         answer = None
         now = utc_now()
-        if delivery is not None and not self._over.is_set() and attempt_time(delivery, now) <= now:
+        if delivery is not None and not self._loop.stopping.is_set() and attempt_time(delivery, now) <= now:
             answer = await self._send_unless_over(fetcher, webhook, delivery, now)
         return await self._settle(webhook, delivery, answer)
 
@@ -184,7 +160,7 @@ class Dispatcher:
         self, fetcher: Fetcher, webhook: Webhook, delivery: Delivery, now: datetime
     ) -> Answer | None:
         sending = asyncio.create_task(self._sender.send(fetcher, webhook, delivery, now))
-        stopping = asyncio.create_task(self._over.wait())
+        stopping = asyncio.create_task(self._loop.stopping.wait())
         await asyncio.wait((sending, stopping), return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
         if not sending.done():
@@ -210,13 +186,13 @@ class Dispatcher:
                 until = verdict.rests_until
             head = await deliveries.head(webhook.id)
             next_at = None if head is None else max(attempt_time(head, now), until or now)
-            goes_on = next_at is not None and next_at <= now and not self._over.is_set()
+            goes_on = next_at is not None and next_at <= now and not self._loop.stopping.is_set()
             freed = {} if goes_on else {"lease_id": None, "leased_until": None}
             await webhooks.change(webhook.id, next_attempt_at=next_at, **freed)
         if delivery is not None and answer is not None:
             self._tell(webhook, delivery, answer, verdict.outcome, now)
         if next_at is not None and not goes_on:
-            asyncio.get_running_loop().call_later((next_at - now).total_seconds() + 0.001, self._wake.set)
+            asyncio.get_running_loop().call_later((next_at - now).total_seconds() + 0.001, self._loop.wake)
         return held if goes_on else None
 
     def _tell(self, webhook: Webhook, delivery: Delivery, answer: Answer, outcome: str, now: datetime) -> None:
