@@ -25,7 +25,7 @@ from scrubjay.extract.boilerplate import SiteBoilerplate
 from scrubjay.model.clock import utc_now
 from scrubjay.model.crawl_spec import CrawlSpec
 from scrubjay.model.crawling import CrawledPage, FrontierItem, FrontierStatus, PageSeen, SiteMemory
-from scrubjay.model.extraction import DEFAULT_LIMITS, Anchor, Extraction, ExtractLimits
+from scrubjay.model.extraction import DEFAULT_LIMITS, Anchor, Extraction, ExtractLimits, text_limits
 from scrubjay.model.job import Job
 from scrubjay.model.urls import canonical_form, hash_url, normal_form
 from scrubjay.queue.context import storable
@@ -177,8 +177,8 @@ class BatchWriter:
         batch.found += self._follow(outcome, extraction)
 
     def _count_cuts(self, cuts: Sequence[str]) -> None:
-        for cut in cuts:
-            self._tally.count_limit(f"{cut}_per_page")
+        for limit in text_limits(cuts):
+            self._tally.count_limit(limit)
 
     def _follow(self, outcome: PageOutcome, extraction: Extraction) -> list[FrontierItem]:
         """New work from a page's links, and from the address that it calls its own."""

@@ -120,10 +120,13 @@ class CrawlFrontier:
         return self._item(parse_url(url).text, depth=0, score=1.0, parent_url=None)
 
     def known_item(self, url: str, depth: int, score: float = 0.0) -> FrontierItem | None:
-        """An address that an earlier crawl came across, if it still belongs to this one."""
-        if depth > self._spec.max_depth or (depth > 0 and self.scope.refusal(url) is not None):
+        """An address of an earlier crawl, unless this crawl's patterns exclude it.
+
+        Pages deeper than `max_depth` are requested too: not following links to them does not mean that they are gone.
+        """
+        if depth > 0 and self.scope.refusal(url) is not None:
             return None
-        return self._item(url, depth=depth, score=score, parent_url=None)
+        return self._item(url, depth=min(depth, self._spec.max_depth), score=score, parent_url=None)
 
     def redirected(self, item: FrontierItem, target: str) -> FrontierItem | None:
         """The work that a redirect leads to; nothing when the target does not belong to the crawl."""

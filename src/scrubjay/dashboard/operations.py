@@ -23,6 +23,7 @@ SECTIONS = {
     "Success": "Taken in",
     "Failed": "Failed",
     "Warnings": "Warnings",
+    "Skipped": "Skipped",
 }
 
 

@@ -1,6 +1,6 @@
 """What extraction gives: Markdown in blocks, metadata, links, and how it came about."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -75,6 +75,14 @@ class ExtractLimits(NamedTuple):
 
 
 DEFAULT_LIMITS = ExtractLimits()
+
+
+TEXT_LIMITS = frozenset(f"{name}_per_page" for name in ExtractLimits._fields)
+
+
+def text_limits(cuts: Iterable[str]) -> tuple[str, ...]:
+    """`Extraction.cuts` as reports name these limits."""
+    return tuple(f"{name}_per_page" for name in cuts)
 
 
 def name_cuts(*, links: bool = False, blocks: bool = False, characters: bool = False) -> tuple[str, ...]:

@@ -64,6 +64,7 @@ class SourceContent:
     size_bytes: int = 0
     original_sha256: str | None = None  # where the bytes are kept already
     crawled_at: datetime | None = None
+    cuts: tuple[str, ...] = ()  # limits per page that cut the text
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ class Comparison:
             await self.context.checkpoint()
         if unreadable:
             self.messages.append(
-                f"{unreadable} objects could not be read this time; their documents are kept as they are."
+                f"Known objects that could not be read this time: {unreadable:,}. Their documents are kept as they are."
             )
         withheld = self._withholding(known, fresh, listing.count, gone) if may_delete else None
         if withheld is not None:

@@ -94,9 +94,7 @@ async def compare(
 
 
 def _note_new(found: Findings, row: Row) -> None:
-    if row[FINGERPRINT] is None:
-        found.unreadable += 1
-    else:
+    if row[FINGERPRINT] is not None:  # None: it could not be read
         found.changes.append((Change.ADDED, item_of(row)))
 
 

@@ -13,7 +13,7 @@ from typing import Any, TextIO
 
 from scrubjay.model.plan import Change, Fate, LedgerEntry, Operation, OperationItem, WorkState
 from scrubjay.model.source import SourceItem
-from scrubjay.plans.report import is_warning
+from scrubjay.plans.report import is_failed_object, is_warning
 from scrubjay.storage.database import Database
 from scrubjay.storage.ledger import Ledger
 from scrubjay.storage.operation_items import PROBLEM_STATES, OperationItems
@@ -21,6 +21,16 @@ from scrubjay.storage.operation_items import PROBLEM_STATES, OperationItems
 _PRESENT = (Fate.PRESENT, Fate.FAILED)
 
 Entries = Callable[[], AsyncIterator[dict[str, Any]]]
+Choice = Callable[[WorkState, str | None], bool]
+
+
+def _any(state: WorkState, reason: str | None) -> bool:
+    return True
+
+
+def _is_skipped(state: WorkState, reason: str | None) -> bool:
+    """Denied by policy, left out on purpose, or cut by a limit."""
+    return not is_failed_object(state, reason) and not is_warning(state, reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +67,8 @@ class EnumerationFiles:
         file.write(f'  "Statistics": {json.dumps(statistics)}\n}}\n')
 
     def _parts(self, operation: Operation) -> list[tuple[str, str | None, Entries]]:
-        def items(change: Change | None = None, *states: WorkState, warnings: bool | None = None) -> Entries:
-            return lambda: self._items(operation, change, states, warnings)
+        def items(change: Change | None = None, *states: WorkState, chosen: Choice = _any) -> Entries:
+            return lambda: self._items(operation, change, states, chosen)
 
         return [
             ("AllFiles", "Total", lambda: self._ledger(operation, touched=None)),
@@ -67,12 +77,13 @@ class EnumerationFiles:
             ("Deleted", "Deleted", items(Change.DELETED)),
             ("Unchanged", None, lambda: self._ledger(operation, touched=False)),
             ("Success", "Success", items(None, WorkState.DONE)),
-            ("Failed", "Failed", items(None, WorkState.FAILED, warnings=False)),
-            ("Warnings", "Warnings", items(None, *PROBLEM_STATES, warnings=True)),
+            ("Failed", "Failed", items(None, *PROBLEM_STATES, chosen=is_failed_object)),
+            ("Warnings", "Warnings", items(None, *PROBLEM_STATES, chosen=is_warning)),
+            ("Skipped", "Skipped", items(None, *PROBLEM_STATES, chosen=_is_skipped)),
         ]
 
     async def _items(
-        self, operation: Operation, change: Change | None, states: tuple[WorkState, ...], warnings: bool | None
+        self, operation: Operation, change: Change | None, states: tuple[WorkState, ...], chosen: Choice
     ) -> AsyncIterator[dict[str, Any]]:
         after = ""
         while True:
@@ -84,9 +95,8 @@ class EnumerationFiles:
                 # What was taken in is not what was deleted; both succeeded.
                 if states and item.change is Change.DELETED:
                     continue
-                if warnings is not None and _is_warning(item) is not warnings:
-                    continue
-                yield describe(item)
+                if chosen(item.state, item.reason):
+                    yield describe(item)
             after = page[-1].key_hash
 
     async def _ledger(self, operation: Operation, *, touched: bool | None) -> AsyncIterator[dict[str, Any]]:
@@ -111,11 +121,6 @@ class EnumerationFiles:
             for file in folder.iterdir():
                 file.unlink(missing_ok=True)
             folder.rmdir()
-
-
-def _is_warning(item: OperationItem) -> bool:
-    """A link that answered with an error, or an item that was denied or left out; a failed object is none."""
-    return item.state is not WorkState.FAILED or is_warning(item.reason)
 
 
 async def _write_list(file: TextIO, name: str, entries: Entries) -> tuple[int, int]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from scrubjay.model.extraction import TEXT_LIMITS
 from scrubjay.model.plan import Change, OperationItem, WorkState
 from scrubjay.model.source import ItemProblem
 
@@ -33,6 +34,8 @@ _DENIED = frozenset(
     }
 )  # fmt: skip
 _SKIPPED = frozenset({"noindex", "unsupported_type", "redirect"})
+_CUT = frozenset({"max_pages", "max_seconds", "max_pages_per_host"})
+_WRONG_PAGES = frozenset({"login_wall", "blocked_page"})  # the answer is a page, but not the one that was asked for
 
 _NEXT_STEPS: Mapping[str, str] = {
     "blocked_address": "Allow the network with SCRUBJAY_ALLOWED_PRIVATE_NETWORKS if it is yours.",
@@ -45,7 +48,13 @@ _NEXT_STEPS: Mapping[str, str] = {
     "empty_page": "If a script makes the page, crawl it with the browser (--extraction browser).",
     "encrypted": "Remove the file's password at its source.",
     "extraction_timeout": "Raise the extraction timeout or leave the page out.",
+    "blocks_per_page": "The text was cut; raise max_blocks_per_page.",
+    "characters_per_page": "The text was cut; raise max_characters_per_page.",
+    "links_per_page": "Not all links of the page were followed; raise max_links_per_page.",
     "gone": "The source no longer has it; nothing to do.",
+    "max_pages": "Raise max_pages, or retry what was cut.",
+    "max_pages_per_host": "Raise max_pages_per_host, or retry what was cut.",
+    "max_seconds": "Raise max_seconds, or retry what was cut.",
     "login_wall": "Give credentials (--auth, --bearer, or the plan's authentication).",
     "noindex": "The page asks not to be indexed; ignore robots rules only if the site is yours.",
     "redirect": "Allow redirects in the plan if the target should be crawled.",
@@ -83,12 +92,23 @@ def state_of(problem: ItemProblem) -> WorkState:
     """What a problem that the source reported makes of an item."""
     if problem.reason in _DENIED:
         return WorkState.DENIED
+    if problem.reason in _CUT:
+        return WorkState.CUT
     return WorkState.SKIPPED if problem.reason in _SKIPPED else WorkState.FAILED
 
 
-def is_warning(reason: str | None) -> bool:
+def is_warning(state: WorkState, reason: str | None) -> bool:
     """Whether specification 000 counts it as a warning: a link that answers with 4xx or 5xx is no failed object."""
-    return reason is not None and (reason.startswith("http_") or reason in ("soft_404", "gone"))
+    if state not in (WorkState.FAILED, WorkState.DENIED) or reason is None:
+        return False
+    return reason.startswith("http_") or reason in ("soft_404", "gone", "unauthorized", "forbidden")
+
+
+def is_failed_object(state: WorkState, reason: str | None) -> bool:
+    """Whether an object should have been taken in and was not. What policy denies or leaves out is none."""
+    if state is WorkState.DENIED:
+        return reason in _WRONG_PAGES
+    return state is WorkState.FAILED and not is_warning(state, reason)
 
 
 def outcome_of(change: Change, state: WorkState) -> ItemOutcome | None:
@@ -152,17 +172,27 @@ class RunReport:
 
     counts: Mapping[ItemOutcome, int] = field(default_factory=dict)
     reasons: Mapping[str, int] = field(default_factory=dict)  # of what was not taken in
-    warnings: int = 0  # links that answered with an error; of the failed ones
+    objects_failed: int = 0  # items that should have been taken in and were not (specification 000)
+    warnings: int = 0  # links that answered with an error
     unwanted: int = 0  # new or changed, but the plan takes in no additions or no updates
     limits: Mapping[str, int] = field(default_factory=dict)  # limits that were hit, and how often
     is_complete: bool = False
     problems: Sequence[str] = ()  # why it is not complete
 
     @classmethod
-    def read(cls, tally: ItemTally, *, unchanged: int = 0, **facts: Any) -> "RunReport":
+    def read(
+        cls,
+        tally: ItemTally,
+        *,
+        unchanged: int = 0,
+        limits: Mapping[str, int] | None = None,
+        is_complete: bool = False,
+        problems: Sequence[str] = (),
+    ) -> "RunReport":
         counts = dict.fromkeys(ItemOutcome, 0)
         reasons: dict[str, int] = {}
-        warnings = unwanted = 0
+        cut: dict[str, int] = {}
+        warnings = unwanted = failed = 0
         for (change, state, reason), (number, _) in tally.items():
             outcome = outcome_of(change, state)
             if outcome is None:
@@ -171,9 +201,25 @@ class RunReport:
             unwanted += number if outcome is ItemOutcome.SKIPPED and change in (Change.ADDED, Change.CHANGED) else 0
             if outcome not in GOT and reason is not None:
                 reasons[reason] = reasons.get(reason, 0) + number
-                warnings += number if outcome is ItemOutcome.FAILED and is_warning(reason) else 0
+            if outcome in GOT and reason is not None and reason in TEXT_LIMITS:
+                cut[reason] = cut.get(reason, 0) + number
+            failed += number if is_failed_object(state, reason) else 0
+            warnings += number if is_warning(state, reason) else 0
         counts[ItemOutcome.UNCHANGED] += unchanged
-        return cls(counts=counts, reasons=reasons, warnings=warnings, unwanted=unwanted, **facts)
+        limits = limits or {}
+        more = [
+            f"The limit {name} cut the text of {number:,} items." for name, number in cut.items() if name not in limits
+        ]
+        return cls(
+            counts=counts,
+            reasons=reasons,
+            objects_failed=failed,
+            warnings=warnings,
+            unwanted=unwanted,
+            limits={**cut, **limits},
+            is_complete=is_complete and not cut,
+            problems=(*problems, *more),
+        )
 
     @classmethod
     def load(cls, stored: Mapping[str, Any] | None) -> "RunReport | None":
@@ -183,6 +229,7 @@ class RunReport:
         return cls(
             counts=counts,
             reasons=dict(stored.get("reasons") or {}),
+            objects_failed=int(stored.get("objects_failed") or 0),
             warnings=int(stored.get("warnings") or 0),
             limits=dict(stored.get("limits") or {}),
             is_complete=bool(stored.get("complete")),
@@ -194,6 +241,7 @@ class RunReport:
         return {
             "counts": {str(outcome): number for outcome, number in self.counts.items()},
             "reasons": dict(most),
+            "objects_failed": self.objects_failed,
             "warnings": self.warnings,
             "limits": dict(self.limits),
             "complete": self.is_complete,
@@ -211,11 +259,6 @@ class RunReport:
     @property
     def denied(self) -> int:
         return self.counts.get(ItemOutcome.DENIED, 0)
-
-    @property
-    def objects_failed(self) -> int:
-        """Items that could not be taken in, without links that answered with an error (specification 000)."""
-        return self.failed - self.warnings
 
     @property
     def has_faults(self) -> bool:

@@ -31,7 +31,7 @@ from scrubjay.index.indexing import Indexer
 from scrubjay.model.clock import utc_now
 from scrubjay.model.content import Document, DocumentSource, IncomingDocument, IngestOutcome
 from scrubjay.model.destination import Destination
-from scrubjay.model.extraction import Verdict
+from scrubjay.model.extraction import TEXT_LIMITS, Verdict, text_limits
 from scrubjay.model.plan import Change, Fate, LedgerEntry, OperationItem, Plan, RepositoryType, WorkState
 from scrubjay.model.source import SourceContent, SourceItem
 from scrubjay.model.urls import host_of, parse_url
@@ -70,7 +70,7 @@ class Settled:
     item: OperationItem
     document_id: str | None = None
     error: str | None = None
-    reason: str | None = None  # why it was not taken in
+    reason: str | None = None  # why it was not taken in, or the limit that cut its text
     outcome: IngestOutcome | None = None  # of what was taken in
     document: IncomingDocument | None = None
 
@@ -138,13 +138,18 @@ class Retrieval:
             Change.DELETED: plan.process_deletions,
         }
         for change, is_wanted in wanted.items():
-            if not is_wanted:
+            if not is_wanted or (change is Change.DELETED and await self._has_cut_text()):
                 async with self.context.transaction() as connection:
                     await OperationItems(connection).skip(self.operation_id, change)
                 continue
             while await self._step([change]):
                 await self.context.checkpoint()
                 await self._tell_progress()
+
+    async def _has_cut_text(self) -> bool:
+        async with self.parts.database.reading() as connection:
+            tally = await OperationItems(connection).tally(self.operation_id)
+        return any(reason in TEXT_LIMITS for _, _, reason in tally)
 
     async def _step(self, changes: Sequence[Change], part_id: str | None = None) -> bool:
         """Work off one batch; false when there is nothing to do."""
@@ -225,7 +230,7 @@ class Retrieval:
             markdown=content.markdown or "",
             title=content.title,
             language=content.language,
-            details=content.details,
+            details={**content.details, "cuts": list(content.cuts)} if content.cuts else content.details,
             collection_id=destination.collection_id,
             plan_id=self.plan.id,
             takes_over=not self.plan.is_one_off,
@@ -259,6 +264,7 @@ class Retrieval:
             details={**found.metadata, **content.details, "extraction_method": found.method},
             size_bytes=len(data),
             original_sha256=original,
+            cuts=text_limits(found.cuts),
         )
 
     async def _ingest(self, incoming: Sequence[tuple[OperationItem, IncomingDocument]]) -> list[Settled]:
@@ -282,7 +288,9 @@ class Retrieval:
                 item,
                 each.document_id,
                 each.error if each.outcome is IngestOutcome.FAILED else None,
-                "empty_page" if each.outcome is IngestOutcome.FAILED else None,
+                "empty_page"
+                if each.outcome is IngestOutcome.FAILED
+                else next(iter(document.details.get("cuts", ())), None),
                 outcome=each.outcome,
                 document=document,
             )

@@ -46,7 +46,7 @@ from scrubjay.plans.enumeration_file import EnumerationFiles, describe_item
 from scrubjay.plans.filters import is_system_file, matches_filter
 from scrubjay.plans.freshness import choose_keys
 from scrubjay.plans.listing import SortedListing
-from scrubjay.plans.report import ItemOutcome, ItemTally, RunReport, is_warning, state_of
+from scrubjay.plans.report import ItemOutcome, ItemTally, RunReport, is_failed_object, state_of
 from scrubjay.plans.retrieval import FolderSink, Retrieval, RunDependencies
 from scrubjay.plans.rules import read_destination
 from scrubjay.plans.timing import SLICES_PER_DAY
@@ -435,9 +435,9 @@ class _Run:
         if self._sink is not None and first is None and self._operation.is_complete:
             failure = None  # a library may well be empty
         if report.objects_failed:
-            self._say(f"{report.objects_failed} objects failed; they are tried again in the next run.")
+            self._say(f"Failed objects: {report.objects_failed:,}. The next run requests them again.")
         if report.warnings:
-            self._say(f"{report.warnings} links answered with an error.")
+            self._say(f"Links that answered with an error: {report.warnings:,}.")
         state = OperationState.FAILED if failure or report.objects_failed else OperationState.SUCCESS
         result = await self._end(state, failure)
         if failure is not None:
@@ -476,10 +476,12 @@ class _Run:
             tally = await OperationItems(connection).tally(self._operation.id)
             changes: dict[str, Any] = {
                 **count_changes(tally),
+                "objects_unchanged": report.counts[ItemOutcome.UNCHANGED],
                 "state": state,
                 "status_message": " ".join(self._messages)[:MESSAGE_LENGTH] or None,
                 "enumeration_file": path,
                 "report": report.dump(),
+                "is_complete": report.is_complete,
                 "finished_at": now,
                 "updated_at": now,
             }
@@ -488,7 +490,7 @@ class _Run:
                 "last_crawl_finish_at": now,
                 "last_crawl_success": state is OperationState.SUCCESS,
             }
-            if self._operation.is_complete and state in (OperationState.SUCCESS, OperationState.FAILED):
+            if report.is_complete and state in (OperationState.SUCCESS, OperationState.FAILED):
                 plan_changes["last_complete_at"] = self._operation.enumeration_started_at or now
             await Plans(connection).end_run(self._plan.id, self._operation.id, **plan_changes)
             await self._tell(connection, report)
@@ -570,6 +572,6 @@ def count_changes(tally: ItemTally) -> dict[str, int]:
     put("updated", _sum(tally, *((Change.CHANGED, state) for state in tried)))
     put("deleted", _sum(tally, (Change.DELETED, WorkState.DONE)))
     put("success", _sum(tally, (Change.ADDED, WorkState.DONE), (Change.CHANGED, WorkState.DONE)))
-    taken_in = {key: numbers for key, numbers in tally.items() if not is_warning(key[2])}
-    put("failed", _sum(taken_in, *((change, WorkState.FAILED) for change in Change)))
+    failed = [numbers for (_, state, reason), numbers in tally.items() if is_failed_object(state, reason)]
+    put("failed", (sum(number for number, _ in failed), sum(size for _, size in failed)))
     return counts

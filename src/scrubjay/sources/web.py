@@ -13,6 +13,7 @@ from scrubjay.crawler.frontier import CrawlFrontier
 from scrubjay.crawler.page_store import markdown_of, unpack_details
 from scrubjay.crawler.polite import PoliteFetcher
 from scrubjay.crawler.politeness import Manners, Politeness
+from scrubjay.crawler.shard import shard_job_id
 from scrubjay.crawler.web_crawler import unseal_spec
 from scrubjay.errors import (
     ExtractionFailed,
@@ -25,6 +26,7 @@ from scrubjay.errors import (
 )
 from scrubjay.model.crawl_spec import CrawlSpec, CrawlStrategy
 from scrubjay.model.crawling import CrawledPage, FrontierItem, PageListing
+from scrubjay.model.extraction import text_limits
 from scrubjay.model.plan import Plan, RepositoryType, WebSettings
 from scrubjay.model.source import Connectivity, ItemProblem, SourceContent, SourceItem, reason_of
 from scrubjay.model.urls import hash_url, normalize_url, parse_url
@@ -40,15 +42,23 @@ CHECK_SECONDS = 15.0
 CHECK_BYTES = 64 * 1024
 _GONE_STATUSES = frozenset({404, 410})
 _GONE_ERRORS = frozenset({"noindex", "soft_404"})
-# Limits that may hide pages, and what their numbers count.
+# Limits that make a run incomplete, and what their numbers count.
+_BUDGETS = ("max_pages", "max_seconds", "max_pages_per_host")
 _CUTTING_LIMITS = {
-    "max_pages": "links were left unread",
-    "max_seconds": "links were left unread",
-    "max_pages_per_host": "links were left unread",
+    **dict.fromkeys(_BUDGETS, "links were left unread"),
     "max_depth": "links lead deeper",
+    "traps": "links look like an endless series of pages",
     "links_per_page": "pages have more links",
+    "blocks_per_page": "pages have more text",
+    "characters_per_page": "pages have more text",
     "sitemap_urls": "sitemaps list more addresses",
+    "sitemap_files": "sitemaps were left unread",
+    "sitemap_levels": "sitemaps were left unread",
+    "sitemap_bytes": "sitemaps were not read to their end",
 }
+# Links that these leave out are not followed on purpose. With `recheck_missing`, known pages among them are requested.
+_RECHECKED_LIMITS = frozenset({"max_depth", "traps"})
+MAX_CUT_ITEMS = 1000  # in the report; the limit's number counts all of them
 
 # Called with new pages in the transaction that stores them.
 Found = Callable[[AsyncConnection, Sequence[SourceItem]], Awaitable[None]]
@@ -138,10 +148,24 @@ class WebConnector:
                     scope_id, context.job.id, after=after, only_problems=only_problems
                 )
             if not pages:
-                return
+                break
             for page in pages:
                 yield _item(page)
             after = pages[-1].url_hash
+        for item in await self._cut_items(context, spec):
+            yield item
+
+    async def _cut_items(self, context: JobContext, spec: CrawlSpec) -> list[SourceItem]:
+        """Addresses that a page or time budget left unread, up to a number."""
+        limit = next((name for name in _BUDGETS if name in self.limits), None)
+        if limit is None:
+            return []
+        shards = range(spec.effective_shards) if spec.effective_shards > 1 else ()
+        job_ids = [context.job.id, *(shard_job_id(context.job.id, number) for number in shards)]
+        async with self.tools.crawler.database.reading() as connection:
+            left = await Frontier(connection).pending_urls(job_ids, MAX_CUT_ITEMS)
+        problem = ItemProblem(reason=limit, message=f"Not requested: the run reached its limit {limit}.", attempts=0)
+        return [SourceItem(key=url, key_hash=url_hash, problem=problem) for url_hash, url in left]
 
     async def _judge(self, context: JobContext, spec: CrawlSpec, scope_id: str, summary: Mapping[str, Any]) -> None:
         """Note why the crawl may not have seen the whole site, and which limits it hit."""
@@ -151,7 +175,7 @@ class WebConnector:
             self.limits.pop("max_depth", None)  # links are not followed on purpose
         settings = WebSettings.model_validate(self.plan.repository_settings)
         for name, number in self.limits.items():
-            if name in _CUTTING_LIMITS and (name != "max_depth" or not settings.recheck_missing):
+            if name in _CUTTING_LIMITS and not (name in _RECHECKED_LIMITS and settings.recheck_missing):
                 self.problems.append(f"The limit {name} cut the run: {number:,} {_CUTTING_LIMITS[name]}.")
         if is_exact:
             return  # exactly these pages: what one of them says tells nothing about the others
@@ -199,6 +223,7 @@ class WebConnector:
             size_bytes=page.size_bytes,
             original_sha256=page.body_sha256 if keeps_original else None,
             crawled_at=page.changed_at,
+            cuts=text_limits(details.get("cuts") or ()),
         )
 
     async def close(self) -> None:

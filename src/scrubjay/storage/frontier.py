@@ -129,6 +129,14 @@ class Frontier(Repository[FrontierItem]):
         await self.connection.execute(_LEASE, {"chosen": chosen, "by": lease_id, "until": until})
         return await self._items(_CHOSEN[strategy], {"chosen": chosen})
 
+    async def pending_urls(self, job_ids: Collection[str], limit: int) -> Sequence[tuple[str, str]]:
+        """Hash and URL of what was never requested."""
+        waiting = (FrontierRow.job_id.in_(list(job_ids)), FrontierRow.status == FrontierStatus.PENDING)
+        rows = await self.connection.execute(
+            select(FrontierRow.url_hash, FrontierRow.url).where(*waiting).order_by(FrontierRow.id).limit(limit)
+        )
+        return [(url_hash, url) for url_hash, url in rows]
+
     async def clear(self, job_id: str) -> None:
         """Forget a crawl's URLs: it is over."""
         await self.connection.execute(delete(FrontierRow).where(FrontierRow.job_id == job_id))

@@ -3,16 +3,18 @@
 import json
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.acceptance.control.asking import OVER, reached
 from tests.acceptance.control.test_bus import call
 from tests.acceptance.crawlplans.asking import make_plan, run
-from tests.acceptance.house import House, Key
+from tests.acceptance.house import House, Key, open_house
 from tests.acceptance.one_road.asking import crawl, crawl_site, documents, job
 from tests.acceptance.one_road.conftest import MAX_LINKS_PER_PAGE
 from tests.acceptance.rag.asking import finished
+from tests.acceptance.rag.conftest import working_settings
 from tests.plans import article
 from tests.site import Reply, Site
 
@@ -57,6 +59,41 @@ async def test_a_crawl_that_its_page_budget_cut_names_the_limit(library: House, 
     assert (ended["status"], report["complete"], report["counts"]["added"]) == ("completed", False, 3)
     assert "max_pages" in report["limits"]
     assert report["problems"]
+    cut = await library.api("GET", f"/crawl/{ended['id']}/report", owner, params={"outcome": "cut"})
+    assert len(cut["items"]) == report["counts"]["cut"] == 4
+    assert {(item["reason"], item["next_step"]) for item in cut["items"]} == {
+        ("max_pages", "Raise max_pages, or retry what was cut.")
+    }
+    assert set(await documents(library, owner)).isdisjoint(item["url"] for item in cut["items"])
+
+
+async def test_a_file_whose_text_was_cut_is_named_and_its_run_deletes_nothing(
+    tmp_path: Path, migrated_databases: list[Path]
+) -> None:
+    shelf = tmp_path / "shelf"
+    shelf.mkdir()
+    (shelf / "short.txt").write_text("A short note about acorns.")
+    limits = {"max_characters_per_page": 10_000, "file_roots": str(shelf)}
+    async with open_house(working_settings(tmp_path / "home", migrated_databases, **limits), working=True) as house:
+        key = await house.key()
+        plan = await make_plan(
+            house, key, RepositoryType="File", RepositorySettings={"Path": str(shelf)}, ProcessDeletions=True
+        )
+        whole = await run(house, key, plan)
+        (shelf / "short.txt").unlink()
+        (shelf / "long.txt").write_text("Beetles and acorns. " * 1_000)
+
+        cut = await run(house, key, plan, confirmDeletions=True)
+        report = await house.plans("GET", f"/crawlplans/{plan['Id']}/operations/{cut['Id']}/report", key)
+        later = await run(house, key, plan, confirmDeletions=True)
+
+    assert (whole["State"], whole["IsComplete"], whole.get("Limits")) == ("Success", True, None)
+    assert (cut["State"], cut["IsComplete"], cut["Limits"]) == ("Success", False, {"characters_per_page": 1})
+    assert (cut["ObjectsAdded"], cut["ObjectsDeleted"]) == (1, 0)
+    (item,) = [item for item in report["Objects"] if item["Outcome"] == "added"]
+    assert (item["Key"].endswith("long.txt"), item["Reason"]) == (True, "characters_per_page")
+    assert "max_characters_per_page" in item["NextStep"]
+    assert (later["IsComplete"], later["ObjectsDeleted"]) == (True, 1)
 
 
 async def test_a_page_of_more_than_12_000_blocks_is_kept_whole(library: House, owner: Key, site: Site) -> None:

@@ -198,6 +198,35 @@ async def test_dead_links_are_warnings_of_a_successful_operation(library: House,
     assert {item["HttpStatus"] for item in report["Objects"]} == {404}
 
 
+async def test_what_robots_forbid_is_skipped_and_a_refused_page_is_a_warning(
+    library: House, owner: Key, site: Site
+) -> None:
+    url = site.add("/", article("home", "/hidden", "/members", "/there"))
+    site.robots = Reply("User-agent: *\nDisallow: /hidden", content_type="text/plain")
+    site.add("/members", Reply("<h1>Forbidden</h1>", 403))
+    site.add("/there", article("there"))
+    plan = await make_plan(library, owner, url)
+
+    operation = await run(library, owner, plan)
+
+    assert (operation["State"], operation["ObjectsFailed"], operation["ObjectsWarned"]) == ("Success", 0, 1)
+    path = f"/crawlplans/{plan['Id']}/operations/{operation['Id']}"
+    enumeration = await library.plans("GET", f"{path}/enumeration", owner)
+    named = {part: [item["Key"] for item in enumeration[part]] for part in ("Failed", "Warnings", "Skipped")}
+    assert named == {"Failed": [], "Warnings": [f"{site.url}/members"], "Skipped": [f"{site.url}/hidden"]}
+
+
+async def test_a_login_wall_is_a_failed_object(library: House, owner: Key, site: Site) -> None:
+    url = site.add("/", article("home", "/members"))
+    site.add("/members", Reply(LOGIN_WALL))
+    plan = await make_plan(library, owner, url)
+
+    operation = await run(library, owner, plan)
+
+    assert (operation["State"], operation["ObjectsFailed"], operation["ObjectsWarned"]) == ("Failed", 1, 0)
+    assert operation["Reasons"] == {"login_wall": 1}
+
+
 async def test_a_crawl_with_some_failures_is_completed_and_fails_above_its_share(
     library: House, owner: Key, site: Site
 ) -> None:
