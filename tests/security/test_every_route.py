@@ -23,7 +23,7 @@ APP = app_of_nobody()
 GUARDED = [place for place in places(APP) if place.pattern not in PUBLIC_PATHS]
 SIGN_OUT = Place("POST", "/ui/signout")
 # What goes on for as long as somebody listens; whoever may not is refused before it begins.
-STREAMS = ("/stream", "/live", "/queue/events", "/jobs/{job_id}/events")
+STREAMS = ("/stream", "/live", "/jobs/events", "/jobs/{job_id}/events")
 ONE_REQUEST_SECONDS = 20.0
 OPERATORS_OWN = {"/metrics"}  # they speak of every tenant
 

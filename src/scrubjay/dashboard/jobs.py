@@ -78,7 +78,7 @@ async def plan_names(jay: Scrubjay, who: Principal, jobs: Sequence[Job]) -> Mapp
     return await jay.plans.names(who, {str(plan_id) for job in jobs if (plan_id := job.payload.get("plan_id"))})
 
 
-@router.get("/queue/live")
+@router.get("/jobs/live")
 async def follow_jobs(jay: Jay, visitor: Looking, state: State = "", offset: Offset = 0) -> Response:
     """The table of jobs, whenever it changes."""
     _, position = await jay.jobs.events_of_all(visitor.who, limit=1)

@@ -252,7 +252,7 @@ async def test_an_old_crawl_that_is_retried_does_not_run_beside_a_new_one(
     await call(library, "POST", "domains/create", owner, json={"domain_id": "BIRDS", "web_sources": [source]})
     old = await call(library, "GET", "crawler/crawl?domain_id=BIRDS", owner)
     (known,) = (await library.ask("GET", "/jobs?kind=domain.crawl", owner)).json()["jobs"]
-    await call(library, "GET", f"queue/control?job_id={old['job_id']}&action=cancel", owner)
+    await call(library, "GET", f"jobs/control?job_id={old['job_id']}&action=cancel", owner)
     await reached(library, owner, old["job_id"], "cancelled")
     new = await call(library, "GET", "crawler/crawl?domain_id=BIRDS", owner)
 
@@ -262,5 +262,5 @@ async def test_an_old_crawl_that_is_retried_does_not_run_beside_a_new_one(
     result = await call(library, "GET", f"jobs/results?job_id={old['job_id']}", owner)
     assert (result["ok"], result["error"]) == (False, f"'BIRDS' is in use by job '{new['job_id']}'.")
     assert (await call(library, "GET", f"jobs/get?job_id={new['job_id']}", owner))["state"] == "running"
-    await call(library, "GET", f"queue/control?job_id={new['job_id']}&action=cancel", owner)
+    await call(library, "GET", f"jobs/control?job_id={new['job_id']}&action=cancel", owner)
     await reached(library, owner, new["job_id"], "cancelled")

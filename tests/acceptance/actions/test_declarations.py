@@ -26,7 +26,7 @@ NEEDED = {
         "inventory/vector_stores/files/get inventory/assistants inventory/assistants/get inventory/responses "
         "inventory/responses/get",
         WRITE: "domains/create domains/update crawler/download_data crawler/process_data crawler/embed_data "
-        "crawler/crawl queue/control jobs/delete inventory/files/delete inventory/vector_stores/create "
+        "crawler/crawl jobs/control jobs/delete inventory/files/delete inventory/vector_stores/create "
         "inventory/vector_stores/update "
         "inventory/vector_stores/replicate inventory/vector_stores/files/delete inventory/assistants/create "
         "inventory/assistants/update inventory/assistants/delete inventory/responses/create inventory/responses/delete",
@@ -50,7 +50,7 @@ SHORTHAND = {
     "crawler/embed_data": "L(jhs)",
     "crawler/crawl": "L(jhs)",
     "jobs": "L(jhu)G(jh)D(jh)",
-    "queue/control": "L(jh)",
+    "jobs/control": "L(jh)",
     "jobs/monitor": "L(jhs)",
     "jobs/results": "L(jh)",
 }

@@ -241,7 +241,7 @@ async def test_a_domain_with_a_running_crawl_is_not_deleted_or_renamed(library: 
     error = await call(library, "DELETE", "domains/delete?domain_id=TEST01", owner, status=400)
     assert error == f"'TEST01' is in use by running job '{job_id}'; cancel it first."
     await call(library, "PUT", "domains/update?domain_id=TEST01", owner, status=400, json={"domain_id": "NEW"})
-    await call(library, "GET", f"queue/control?job_id={job_id}&action=cancel&force=true", owner)
+    await call(library, "GET", f"jobs/control?job_id={job_id}&action=cancel&force=true", owner)
     await call(library, "DELETE", "domains/delete?domain_id=TEST01", owner)
 
 

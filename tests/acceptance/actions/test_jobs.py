@@ -99,42 +99,42 @@ async def test_a_job_without_an_object_has_none_in_its_file_name(library: House,
 async def test_pause_resume_and_cancel_by_endpoint(library: House, owner: Key) -> None:
     job_id = await start_steps(library, owner, **LONG)
     await until(lambda: job_files(library, owner, job_id))
-    paused = await call(library, "GET", f"queue/control?job_id={job_id}&action=pause", owner)
+    paused = await call(library, "GET", f"jobs/control?job_id={job_id}&action=pause", owner)
     assert paused == {"job_id": job_id, "action": "pause", "message": f"Requested to pause job '{job_id}'."}
     await reached(library, owner, job_id, "paused")
     await until(lambda: [path.suffix for path in job_files(library, owner, job_id)] == [".paused"])
-    await call(library, "GET", f"queue/control?job_id={job_id}&action=resume", owner)
+    await call(library, "GET", f"jobs/control?job_id={job_id}&action=resume", owner)
     await reached(library, owner, job_id, "running")
     await until(lambda: [path.suffix for path in job_files(library, owner, job_id)] == [".running"])
-    error = await call(library, "GET", f"queue/control?job_id={job_id}&action=resume", owner, status=400)
+    error = await call(library, "GET", f"jobs/control?job_id={job_id}&action=resume", owner, status=400)
     assert error == f"Cannot resume running job '{job_id}'."
-    await call(library, "GET", f"queue/control?job_id={job_id}&action=cancel", owner)
+    await call(library, "GET", f"jobs/control?job_id={job_id}&action=cancel", owner)
     events = read_events(await stream(library, owner, job_id))
     end = check_stream(events)
     assert (end["state"], end["result"]["ok"], end["result"]["error"]) == ("cancelled", False, "Cancelled.")
     assert {"Pause requested.", "Paused.", "Resume requested."} <= {event.data for event in events}
     (path,) = await until(lambda: [path for path in job_files(library, owner, job_id) if path.suffix == ".cancelled"])
     assert read_events(path.read_text()) == events
-    error = await call(library, "GET", f"queue/control?job_id={job_id}&action=pause", owner, status=400)
+    error = await call(library, "GET", f"jobs/control?job_id={job_id}&action=pause", owner, status=400)
     assert error == f"Cannot pause cancelled job '{job_id}'."
 
 
 async def test_a_job_cancelled_while_paused_still_ends_with_end_json(library: House, owner: Key) -> None:
     job_id = await start_steps(library, owner, **LONG)
-    await call(library, "GET", f"queue/control?job_id={job_id}&action=pause", owner)
+    await call(library, "GET", f"jobs/control?job_id={job_id}&action=pause", owner)
     await reached(library, owner, job_id, "paused")
-    await call(library, "GET", f"queue/control?job_id={job_id}&action=cancel", owner)
+    await call(library, "GET", f"jobs/control?job_id={job_id}&action=cancel", owner)
     assert check_stream(read_events(await stream(library, owner, job_id)))["state"] == "cancelled"
 
 
 async def test_force_ends_a_job_at_once(library: House, owner: Key) -> None:
     job_id = await start_steps(library, owner, steps=1, seconds=60)
     await asyncio.sleep(0.3)
-    answer = await call(library, "GET", f"queue/control?job_id={job_id}&action=cancel&force=true", owner)
+    answer = await call(library, "GET", f"jobs/control?job_id={job_id}&action=cancel&force=true", owner)
     assert answer["message"] == f"Job '{job_id}' is cancelled."
     assert (await call(library, "GET", f"jobs/get?job_id={job_id}", owner))["state"] == "cancelled"
     assert check_stream(read_events(await stream(library, owner, job_id)))["state"] == "cancelled"
-    error = await call(library, "GET", f"queue/control?job_id={job_id}&action=pause&force=true", owner, status=400)
+    error = await call(library, "GET", f"jobs/control?job_id={job_id}&action=pause&force=true", owner, status=400)
     assert error == "Parameter 'force' goes with action=cancel only."
 
 
@@ -163,7 +163,7 @@ async def test_a_control_file_in_anothers_folder_does_nothing(library: House, ow
     control.touch()
     await until(lambda: not control.exists())
     assert (await call(library, "GET", f"jobs/get?job_id={job_id}", owner))["state"] == "running"
-    await call(library, "GET", f"queue/control?job_id={job_id}&action=cancel", owner)
+    await call(library, "GET", f"jobs/control?job_id={job_id}&action=cancel", owner)
 
 
 async def test_other_files_in_the_folder_are_left_alone(library: House, owner: Key) -> None:
@@ -193,7 +193,7 @@ async def test_a_job_file_that_somebody_deleted_is_written_anew(library: House, 
 async def test_a_retried_job_has_one_end(library: House, owner: Key) -> None:
     """Through another door, a cancelled job can be tried again: its file and stream go on, and end once."""
     job_id = await start_steps(library, owner, steps=40, seconds=0.05)
-    await call(library, "GET", f"queue/control?job_id={job_id}&action=cancel", owner)
+    await call(library, "GET", f"jobs/control?job_id={job_id}&action=cancel", owner)
     await until(lambda: [path for path in job_files(library, owner, job_id) if path.suffix == ".cancelled"])
     inner = (await library.control("GET", "/jobs", owner))["jobs"][0]["job_id"]
     await library.control("POST", f"/jobs/{inner}/retry", owner)
@@ -224,7 +224,7 @@ async def test_monitor_results_list_and_delete(library: House, owner: Key) -> No
     assert error == f"Job '{job_id}' has no result yet; it is running."
     error = await call(library, "GET", f"jobs/delete?job_id={job_id}", owner, status=400)
     assert error == f"Cannot delete running job '{job_id}'; cancel it first."
-    await call(library, "GET", f"queue/control?job_id={job_id}&action=cancel", owner)
+    await call(library, "GET", f"jobs/control?job_id={job_id}&action=cancel", owner)
     await reached(library, owner, job_id, "cancelled")
     await until(lambda: [path for path in job_files(library, owner, job_id) if path.suffix == ".cancelled"])
     assert [job["job_id"] for job in await call(library, "GET", "jobs?format=json", owner)] == [job_id]
@@ -246,10 +246,10 @@ async def test_the_page_of_jobs_offers_what_can_be_done(library: House, owner: K
         return {word for word in ("Monitor", "Results", "Pause", "Resume", "Cancel") if f">{word}<" in page.text}
 
     assert await offered() == {"Monitor", "Pause", "Cancel"}
-    await call(library, "GET", f"queue/control?job_id={job_id}&action=pause", owner)
+    await call(library, "GET", f"jobs/control?job_id={job_id}&action=pause", owner)
     await reached(library, owner, job_id, "paused")
     assert await offered() == {"Monitor", "Resume", "Cancel"}
-    await call(library, "GET", f"queue/control?job_id={job_id}&action=cancel", owner)
+    await call(library, "GET", f"jobs/control?job_id={job_id}&action=cancel", owner)
     await reached(library, owner, job_id, "cancelled")
     assert await offered() == {"Monitor", "Results"}
 
@@ -272,7 +272,7 @@ async def test_another_tenants_job_does_not_exist(library: House, owner: Key) ->
     answer = await library.ask("GET", f"/v2/jobs/monitor?job_id={job_id}&format=stream", stranger)
     assert answer.status_code == 404
     assert await call(library, "GET", "jobs?format=json", stranger) == []
-    await call(library, "GET", f"queue/control?job_id={job_id}&action=cancel", owner)
+    await call(library, "GET", f"jobs/control?job_id={job_id}&action=cancel", owner)
 
 
 async def test_a_reader_may_monitor_but_not_control(library: House, owner: Key) -> None:

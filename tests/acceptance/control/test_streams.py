@@ -145,15 +145,15 @@ async def test_all_jobs_are_followed_over_one_stream(library: House, owner: Key,
         rest = [json.loads(await socket.recv()) for _ in positions[len(positions) // 2 + 1 :]]
     assert rest == [event for event in seen if event["sequence"] > middle]
     streamed = []
-    async for number, _, event in sse(address, owner, "/queue/events", headers={"Last-Event-ID": str(middle)}):
+    async for number, _, event in sse(address, owner, "/jobs/events", headers={"Last-Event-ID": str(middle)}):
         assert number == event["sequence"]
         streamed.append(event)
         if len(streamed) == len(rest):
             break
     assert streamed == rest
-    listed = await library.control("GET", "/queue/events", owner, params={"after": middle})
+    listed = await library.control("GET", "/jobs/events", owner, params={"after": middle})
     assert [event["sequence"] for event in listed["events"]] == [event["sequence"] for event in rest]
-    latest = await library.control("GET", "/queue/events", owner, params={"limit": 1000})
+    latest = await library.control("GET", "/jobs/events", owner, params={"limit": 1000})
     assert [event["sequence"] for event in latest["events"]][-1] == positions[-1]
     assert "of a stranger" not in json.dumps(latest)
 
@@ -161,7 +161,7 @@ async def test_all_jobs_are_followed_over_one_stream(library: House, owner: Key,
 async def test_a_point_beyond_the_end_is_refused(library: House, owner: Key, address: str) -> None:
     talker = await Talker.make(library, owner)
     await talker.say(3)
-    for path in (f"/jobs/{talker.id}/events", "/queue/events"):
+    for path in (f"/jobs/{talker.id}/events", "/jobs/events"):
         for headers in ({}, {"Accept": "text/event-stream"}):
             answer = await library.ask("GET", path, owner, params={"after": 10**9}, headers=headers)
             assert (answer.status_code, answer.json()["details"]["field"]) == (400, "after"), path

@@ -108,7 +108,7 @@ async def test_a_page_that_was_cut_off_comes_back_by_itself(
     who = await workshop.jay.access.create_tenant(workshop.admin, tenant)
     async with tab_of(chromium, address) as tab:
         await tab.sign_in(await workshop.key(Scope.READ, tenant=tenant))
-        await tab.page.route("**/ui/queue/live", lambda route: route.abort())
+        await tab.page.route("**/ui/jobs/live", lambda route: route.abort())
         await tab.page.goto(f"{address}/ui/jobs")
         await expect(tab.page.get_by_text("No jobs here")).to_be_visible()
         await workshop.jay.jobs.submit(who, "diagnostic.steps", {"steps": 1})

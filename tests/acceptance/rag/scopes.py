@@ -13,7 +13,7 @@ NEEDED = {
     **{
         Place(method, path): scope
         for scope, method, paths in (
-            (READ, "GET", "/jobs /queue/events /jobs/{job_id} /jobs/{job_id}/events /job_status/{job_id}"),
+            (READ, "GET", "/jobs /jobs/events /jobs/{job_id} /jobs/{job_id}/events /job_status/{job_id}"),
             (READ, "GET", "/agents /tools /jobs/{job_id}/report"),
             (READ, "POST", "/call /mcp"),  # each tool asks for its own scope
             (WRITE, "POST", "/jobs /jobs/{job_id}/stop /jobs/{job_id}/pause /jobs/{job_id}/resume"),

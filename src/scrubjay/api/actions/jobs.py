@@ -23,7 +23,7 @@ def _control_button(action: str) -> Button:
     query = {"job_id": "{id}", "action": action, "format": "html"}
     return Button(
         label=action.capitalize(),
-        path="queue/control",
+        path="jobs/control",
         query=query,
         changes=True,
         scope=Scope.WRITE,
@@ -79,7 +79,7 @@ JOBS = (
     Resource(
         # The specification writes L(); what it answers with is in our contract.
         shorthand="L(jh)",
-        path="queue/control",
+        path="jobs/control",
         about="Pause, resume or cancel a job",
         list=Action(
             run=_control,

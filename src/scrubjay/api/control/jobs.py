@@ -73,7 +73,7 @@ async def list_jobs(
     return JobsResponse(jobs=[job_summary(job) for job in page.items], total=page.total)
 
 
-@router.get("/queue/events", responses=STREAMED, response_model=EventsResponse)
+@router.get("/jobs/events", responses=STREAMED, response_model=EventsResponse)
 async def list_all_events(
     jay: Jay,
     who: Who,
