@@ -39,10 +39,9 @@ from scrubjay.model.crawling import (
     FrontierItem,
     FrontierStatus,
     HostSettings,
-    MailedLink,
     Proxy,
     ProxyRotation,
-    ShardedCrawl,
+    SharedCrawl,
     SiteMemory,
 )
 from scrubjay.model.ids import new_id
@@ -89,7 +88,6 @@ from scrubjay.storage.document_logs import DocumentLogs
 from scrubjay.storage.documents import Documents
 from scrubjay.storage.embeddings import Embeddings
 from scrubjay.storage.frontier import Frontier
-from scrubjay.storage.frontier_mail import FrontierMail
 from scrubjay.storage.generations import Generations
 from scrubjay.storage.hosts import Hosts
 from scrubjay.storage.inventory import (
@@ -111,7 +109,7 @@ from scrubjay.storage.plans import Plans
 from scrubjay.storage.proxies import Proxies
 from scrubjay.storage.repository import Base, Repository
 from scrubjay.storage.rules import IngestionRules
-from scrubjay.storage.sharded_crawls import ShardedCrawls
+from scrubjay.storage.shared_crawls import SharedCrawls
 from scrubjay.storage.sign_ins import SignIns
 from scrubjay.storage.site_memories import SiteMemories
 from scrubjay.storage.tables import NOUNS
@@ -165,7 +163,7 @@ class Family:
     webhook: Webhook
     watch: Watch
     uploads: list[Document]  # each is taken once, by a vector store
-    crawls: list[Job]  # each has its shards once
+    crawls: list[Job]  # each is shared once
 
     @property
     def tenant_id(self) -> str:
@@ -531,10 +529,7 @@ EXAMPLES: Mapping[AnyRepository, Callable[[Family], Any]] = {
         status=FrontierStatus.SKIPPED, parent_url=URL, lease_id=new_id("wrk"), leased_until=LATER, attempts=3,
         error=UNICODE, discovered_at=MOMENT,
     ),
-    FrontierMail: lambda family: MailedLink(
-        id=new_id("mail"), job_id=family.job.id, url=URL, depth=2, redirects=1, score=PRECISE, parent_url=URL
-    ),
-    ShardedCrawls: lambda family: ShardedCrawl(
+    SharedCrawls: lambda family: SharedCrawl(
         job_id=family.crawls.pop().id, granted=BIG_NUMBER, is_over=True, roots=[URL]
     ),
     CrawledPages: lambda family: CrawledPage(

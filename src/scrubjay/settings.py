@@ -80,11 +80,9 @@ class Settings(BaseSettings):
     common_crawl_url: str = Field(
         "https://index.commoncrawl.org", description="Common Crawl's index, asked by discovery jobs."
     )
-    crawl_shards: int = Field(
-        1,
-        ge=1,
-        le=64,
-        description="Shards of a crawl that does not say how many: parts that workers share out among them, by host.",
+    crawl_sharing: Literal["auto", "always", "never"] = Field(
+        "auto",
+        description="Whether workers share a crawl of several hosts. `auto`: when there is more than one worker.",
     )
     crawl_user_agent: str = Field(
         f"Scrubjay/{__version__}", min_length=1, max_length=500, description="How crawls introduce themselves to sites."

@@ -1,5 +1,6 @@
-"""A crawl that several workers share (`crawler/sharded_run.py`): no page twice, no host asked by two at a time."""
+"""A crawl that several workers share (`crawler/sliced_crawl.py`): no page twice, no host asked by two at a time."""
 
+import asyncio
 import signal
 import subprocess
 import time
@@ -57,7 +58,7 @@ class Cluster:
 
     async def start(self, site: ManyHosts, **values: Any) -> Job:
         spec = {
-            "start_urls": site.start_urls, "delay_ms": int(1000 * DELAY_SECONDS), "use_sitemaps": False, "shards": 4,
+            "start_urls": site.start_urls, "delay_ms": int(1000 * DELAY_SECONDS), "use_sitemaps": False,
             "host_concurrency": 1, "concurrency": 32, "max_pages": 100_000, "max_depth": 1000, **values,
         }  # fmt: skip
         return await self.jay.crawls.start(self.who, read_spec(spec))
@@ -65,20 +66,21 @@ class Cluster:
     async def look(self, job: Job) -> Job:
         return await self.jay.jobs.get(self.who, job.id)
 
-    async def shards(self, job: Job) -> list[Job]:
+    async def slices(self, job: Job) -> list[Job]:
         async with self.jay.database.reading() as connection:
             return list(await Jobs(connection).parts(job.id))
 
     async def a_worker_of(self, job: Job) -> subprocess.Popen[bytes]:
-        """The process that runs a shard of this crawl; another may run none, whatever it was given before."""
+        """A process that runs a slice of this crawl and not the crawl's own job."""
 
         async def found() -> subprocess.Popen[bytes] | None:
-            running = {part.worker_id for part in await self.shards(job) if part.state is JobState.RUNNING}
+            running = {part.worker_id for part in await self.slices(job) if part.state is JobState.RUNNING}
+            running.discard((await self.look(job)).worker_id)
             async with self.jay.database.reading() as connection:
                 pids = [worker.pid for worker in await Workers(connection).all() if worker.id in running]
             return next((self.processes.alive[pid] for pid in pids if pid in self.processes.alive), None)
 
-        process: subprocess.Popen[bytes] = await wait_until(found, "a worker has a shard", seconds=30)
+        process: subprocess.Popen[bytes] = await wait_until(found, "a worker has a slice", seconds=30)
         return process
 
     async def finish(self, job: Job, *states: JobState) -> Job:
@@ -153,15 +155,16 @@ async def test_workers_fetch_every_page_of_thirty_hosts_once_and_politely(cluste
         assert set(site.counts.values()) == {1}
         assert_polite(site)
         result = job.result or {}
-        assert (result["pages"], result["shards"]) == (site.total, 4)
+        assert result["pages"] == site.total
+        assert result["slices"] >= 2
         assert sum(host["pages"] for host in result["hosts"].values()) == site.total
-        assert {part.state for part in await cluster.shards(job)} == {JobState.COMPLETED}
+        assert await cluster.slices(job) == []
         events = await cluster.jay.jobs.events(cluster.who, job.id, limit=10_000)
         told = [event.payload["url"] for event in events if event.type == "article.processed"]
         assert (len(told), len(set(told))) == (site.total, site.total)
 
 
-async def test_a_budget_of_pages_holds_exactly_over_all_shards(cluster: Cluster) -> None:
+async def test_a_budget_of_pages_holds_exactly_over_all_slices(cluster: Cluster) -> None:
     async with many_hosts(20, 10) as site:
         job = await cluster.finish(await cluster.start(site, max_pages=83, delay_ms=0))
         assert job.state is JobState.COMPLETED, job.error
@@ -172,7 +175,7 @@ async def test_a_budget_of_pages_holds_exactly_over_all_shards(cluster: Cluster)
         assert len(site.by_host()) == 20
 
 
-async def test_a_killed_workers_shards_go_on_elsewhere_and_only_pages_under_way_are_fetched_again(
+async def test_a_killed_workers_slices_go_on_elsewhere_and_only_pages_under_way_are_fetched_again(
     cluster: Cluster,
 ) -> None:
     async with many_hosts(24, 12, answer_seconds=0.03) as site:
@@ -191,38 +194,35 @@ async def test_a_killed_workers_shards_go_on_elsewhere_and_only_pages_under_way_
         assert all(first[page].began < killed_at for page in twice)
         assert max(site.counts.values()) <= 2
         assert_polite(site)
-        moved = [part for part in await cluster.shards(job) if part.run > 1]
-        assert moved
         # Also of the hosts that the dead worker was asking, whose places it never gave back.
         late = [visits[-1].began - killed_at for visits in site.by_host().values() if visits[-1].began > killed_at]
         assert max(late) < 30
 
 
-async def test_pausing_resuming_and_cancelling_the_crawl_reach_every_shard(cluster: Cluster) -> None:
+async def test_pausing_resuming_and_cancelling_the_crawl_reach_every_slice(cluster: Cluster) -> None:
     async with many_hosts(16, 40, answer_seconds=0.01) as site:
         job = await cluster.start(site)
         await cluster.fetched(site, 40)
         await cluster.jay.jobs.make_request(cluster.who, job.id, JobRequest.PAUSE)
         paused = await cluster.finish(job, JobState.PAUSED)
-        assert {part.state for part in await cluster.shards(job)} == {JobState.PAUSED}
+        assert {part.state for part in await cluster.slices(job)} <= {JobState.PAUSED, JobState.COMPLETED}
         assert paused.progress["pages"] == len(site.visits)
         stood_at = len(site.visits)
         await cluster.jay.jobs.make_request(cluster.who, job.id, JobRequest.RESUME)
         await cluster.fetched(site, stood_at + 40)
         await cluster.jay.jobs.make_request(cluster.who, job.id, JobRequest.CANCEL)
         await cluster.finish(job, JobState.CANCELLED)
-        assert {part.state for part in await cluster.shards(job)} == {JobState.CANCELLED}
+        slices = await cluster.slices(job)
+        assert {part.state for part in slices} <= {JobState.CANCELLED, JobState.COMPLETED}
         assert set(site.counts.values()) == {1}
-        assert not {part.id for part in await cluster.shards(job)} & {
-            each.id for each in (await cluster.jay.jobs.page(cluster.who)).items
-        }
+        assert not {part.id for part in slices} & {each.id for each in (await cluster.jay.jobs.page(cluster.who)).items}
         with pytest.raises(Conflict, match="is a part of"):
-            await cluster.jay.jobs.make_request(cluster.who, (await cluster.shards(job))[0].id, JobRequest.RETRY)
+            await cluster.jay.jobs.make_request(cluster.who, slices[0].id, JobRequest.RETRY)
         await cluster.jay.jobs.delete(cluster.who, job.id)
-        assert await cluster.shards(job) == []
+        assert await cluster.slices(job) == []
 
 
-async def test_a_worker_that_was_frozen_asks_for_nothing_once_others_have_its_shards(cluster: Cluster) -> None:
+async def test_a_worker_that_was_frozen_asks_for_nothing_once_others_have_its_slices(cluster: Cluster) -> None:
     async with many_hosts(16, 40, answer_seconds=0.005) as site:
         job = await cluster.start(site, delay_ms=100)
         await cluster.fetched(site, 60)
@@ -231,9 +231,9 @@ async def test_a_worker_that_was_frozen_asks_for_nothing_once_others_have_its_sh
         try:
 
             async def taken_over() -> bool:
-                return any(part.run > 1 and part.state is JobState.RUNNING for part in await cluster.shards(job))
+                return any(part.run > 1 and part.state is JobState.RUNNING for part in await cluster.slices(job))
 
-            await wait_until(taken_over, "the other worker has its shards", seconds=30)
+            await wait_until(taken_over, "the other worker has its slices", seconds=30)
         finally:
             frozen.send_signal(signal.SIGCONT)
         job = await cluster.finish(job)
@@ -244,18 +244,36 @@ async def test_a_worker_that_was_frozen_asks_for_nothing_once_others_have_its_sh
         assert_polite(site)
 
 
-async def test_a_crawl_with_more_shards_than_places_comes_to_the_end(cluster: Cluster) -> None:
-    async with many_hosts(40, 3) as site:
-        job = await cluster.finish(await cluster.start(site, delay_ms=0, shards=12))
+async def test_a_crawl_with_more_hosts_than_places_comes_to_the_end(cluster: Cluster) -> None:
+    async with many_hosts(40, 3, answer_seconds=0.05) as site:
+        job = await cluster.finish(await cluster.start(site, delay_ms=200))
         assert job.state is JobState.COMPLETED, job.error
-        assert len(await cluster.shards(job)) == 12 > 2 * WORKER_PLACES
         assert site.counts == dict.fromkeys(site.counts, 1)
         assert len(site.counts) == site.total
+        assert await cluster.slices(job) == []
 
 
-async def test_a_crawl_of_one_shard_is_one_job(cluster: Cluster) -> None:
-    async with many_hosts(3, 4) as site:
-        job = await cluster.finish(await cluster.start(site, delay_ms=0, shards=1))
-        assert (job.state, (job.result or {})["pages"]) == (JobState.COMPLETED, 12)
-        assert await cluster.shards(job) == []
-        assert "shards" not in (job.result or {})
+async def test_both_workers_take_part_in_a_crawl_that_asks_for_nothing_special(cluster: Cluster) -> None:
+    async with many_hosts(20, 10, answer_seconds=0.02) as site:
+        job = await cluster.start(site, delay_ms=100)
+        workers: set[str | None] = set()
+        while not (await cluster.look(job)).is_finished:
+            workers |= {part.worker_id for part in await cluster.slices(job) if part.state is JobState.RUNNING}
+            await asyncio.sleep(0.05)
+        assert (await cluster.look(job)).state is JobState.COMPLETED
+        assert len(site.counts) == site.total
+        assert len(workers) == 2
+
+
+async def test_a_killed_coordinator_is_taken_over_and_its_slices_are_counted_once(cluster: Cluster) -> None:
+    async with many_hosts(16, 12, answer_seconds=0.03) as site:
+        job = await cluster.start(site, delay_ms=50)
+        await cluster.fetched(site, 60)
+        async with cluster.jay.database.reading() as connection:
+            pids = {worker.id: worker.pid for worker in await Workers(connection).all()}
+        cluster.processes.kill(cluster.processes.alive[pids[(await cluster.look(job)).worker_id or ""]])
+        job = await cluster.finish(job)
+        assert job.state is JobState.COMPLETED, job.error
+        assert (job.result or {})["pages"] == len(site.counts) == site.total
+        assert max(site.counts.values()) <= 2
+        assert_polite(site)

@@ -55,7 +55,6 @@ SHOWN_PROBLEMS = 10
     crawl_option("delay_ms"),
     crawl_option("rate_limit_rps", "--rate", max=None),
     crawl_option("max_failed_share"),
-    crawl_option("shards", default=None, help="Number of workers that share the crawl, by host. Default: crawl_shards"),
     TIMEOUT,
     USER_AGENT,
     *CREDENTIALS,

@@ -69,7 +69,7 @@ class BatchWriter:
         keeps_documents: bool,
     ) -> None:
         self._job = job
-        self._crawl_id = job.parent_id or job.id  # whose pages these are, of whatever shard
+        self._crawl_id = job.parent_id or job.id  # whose pages these are, also in a slice
         self._keeps_documents = keeps_documents  # then retrieval counts which pages are new
         self._spec = spec
         self._scope_id = scope_id

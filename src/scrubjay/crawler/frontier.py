@@ -5,16 +5,16 @@ The URLs themselves are rows (`storage/frontier.py`); here is what one run knows
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from scrubjay.crawler.host_slice import HostSlice
 from scrubjay.crawler.relevance import Relevance
 from scrubjay.crawler.scope import UrlScope
-from scrubjay.crawler.shard import Shard
 from scrubjay.crawler.traps import TrapMemory, find_trap, strip_session
 from scrubjay.model.clock import utc_now
 from scrubjay.model.crawl_spec import CrawlMode, CrawlSpec, CrawlStrategy, Extent
@@ -80,10 +80,11 @@ class CrawlFrontier:
     """One run's view of a job's frontier. Only its `window` of leased URLs is ever in memory."""
 
     def __init__(
-        self, job_id: str, spec: CrawlSpec, scope: UrlScope, shard: Shard | None = None, *, goes_on: bool = False
+        self, job_id: str, spec: CrawlSpec, scope: UrlScope, slice_: HostSlice | None = None, *, goes_on: bool = False
     ) -> None:
         self.scope = scope
-        self._shard = shard
+        self.hosts = None if slice_ is None else slice_.hosts  # that this job may request now; none means all
+        self._slice_hosts = self.hosts  # that belong to this job alone
         self.refused: Counter[str] = Counter()  # why links did not become work
         self._job_id = job_id
         self._spec = spec
@@ -114,6 +115,10 @@ class CrawlFrontier:
     @property
     def leased(self) -> int:
         return self._leased.total()
+
+    @property
+    def busy_hosts(self) -> Collection[str]:
+        return self._leased.keys()
 
     def start_item(self, url: str) -> FrontierItem:
         # As links to it are written: `https://example.org` and `https://example.org/` are one page.
@@ -187,8 +192,7 @@ class CrawlFrontier:
 
     async def count_too_deep(self, connection: AsyncConnection) -> int:
         """How many links the crawl's depth left out: those that no shorter way led to either."""
-        jobs = [self._job_id] if self._shard is None else self._shard.job_ids
-        return len(self._too_deep - await Frontier(connection).known(jobs, self._too_deep))
+        return len(self._too_deep - await Frontier(connection).known(self._job_id, self._too_deep))
 
     def _consider(self, item: FrontierItem, anchor: Anchor) -> FrontierItem | None:
         url = strip_session(anchor.url)
@@ -218,40 +222,25 @@ class CrawlFrontier:
             job_id=self._job_id, url_hash=hash_url(normal_form(url)), url=url, host=host_of(url), **values
         )
 
-    async def hosts_asked(self, connection: AsyncConnection) -> Sequence[str]:
-        """The hosts that an earlier run of this job was asking when it ended."""
-        return await Frontier(connection).leased_hosts(self._job_id)
+    async def hosts_asked(self, connection: AsyncConnection, but_hosts: Collection[str] = ()) -> Sequence[str]:
+        """The hosts that an earlier run of this job was requesting when it ended."""
+        found = await Frontier(connection).leased_hosts(self._job_id)
+        return [
+            host for host in found if host not in but_hosts and (self._slice_hosts is None or host in self._slice_hosts)
+        ]
 
-    async def take_back(self, connection: AsyncConnection) -> None:
-        """Free what an earlier run of this job had leased."""
-        await Frontier(connection).release(self._job_id)
+    async def take_back(self, connection: AsyncConnection, but_hosts: Collection[str] = ()) -> None:
+        """Free what an earlier run of this job had leased; `but_hosts` belong to slices of the crawl."""
+        await Frontier(connection).release(self._job_id, only_hosts=self._slice_hosts, but_hosts=but_hosts)
         self._leased.clear()
         self._under_way.clear()
 
-    def owns(self, host: str) -> bool:
-        """Whether a host is asked by this run, and not by another shard of the crawl."""
-        return self._shard is None or self._shard.owns(host)
-
     async def add(self, connection: AsyncConnection, items: Sequence[FrontierItem]) -> int:
-        """Take in what is new; what belongs to other shards is sent to them. Returns how many were new here."""
-        if self._shard is not None:
-            items = await self._shard.send(connection, items)
-        return await self._add_new(connection, items)
-
-    async def _add_new(self, connection: AsyncConnection, items: Sequence[FrontierItem]) -> int:
+        """Take in what is new; returns how many were."""
         best_first = self._spec.strategy is CrawlStrategy.BEST_FIRST
-        return await Frontier(connection).add_new(items, raise_scores=best_first) if items else 0
-
-    async def add_mail(self, connection: AsyncConnection) -> int:
-        """Take in what other shards found for this one."""
-        links = await self._shard.receive(connection) if self._shard is not None else ()
-        items = []
-        for link in links:
-            if link.depth == 0:
-                self.scope.add_root(link.url)  # where a start redirected to
-            values = {"depth": link.depth, "score": link.score, "redirects": link.redirects}
-            items.append(self._item(link.url, parent_url=link.parent_url, **values))
-        return await self._add_new(connection, items)
+        if not items:
+            return 0
+        return await Frontier(connection).add_new(items, raise_scores=best_first, is_shared=self.hosts is not None)
 
     def free_places(self, worth_holding: Callable[[str], int]) -> int:
         """The free part of the window. What a slow host keeps waiting takes no place from other hosts."""
@@ -276,6 +265,11 @@ class CrawlFrontier:
         while len(items) < free:
             limit = min(free - len(items), self._at_once)
             full = [host for host in held if held[host] >= min(self._host_window, worth_holding(host))]
+            allowed = share.open_hosts
+            if self.hosts is not None:
+                allowed = [host for host in (self.hosts if allowed is None else allowed) if host in self.hosts]
+                if not allowed:
+                    break
             taken = await Frontier(connection).lease(
                 self._job_id,
                 self._lease_id,
@@ -284,7 +278,7 @@ class CrawlFrontier:
                 until=now + timedelta(seconds=LEASE_SECONDS),
                 strategy=CrawlStrategy.BEST_FIRST if self.keeps_order else self._spec.strategy,
                 avoid_hosts=[*full, *share.used_up],
-                only_hosts=share.open_hosts,
+                only_hosts=allowed,
             )
             too_many = []
             for item in taken:

@@ -9,7 +9,8 @@ nothing else is.
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from sqlalchemy.exc import DBAPIError
@@ -17,12 +18,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from scrubjay.crawler.batch import Batch, BatchWriter, settle_duplicates
 from scrubjay.crawler.frontier import CrawlFrontier
+from scrubjay.crawler.host_slice import HostSlice, PageBudget
 from scrubjay.crawler.page_events import CrawlTeller, NewEvents
 from scrubjay.crawler.page_store import stored_extraction
 from scrubjay.crawler.pages import PageFetcher, PageOutcome
 from scrubjay.crawler.scope import UrlScope
 from scrubjay.crawler.seeds import SitemapSeeds
-from scrubjay.crawler.shard import Shard
+from scrubjay.crawler.sliced_crawl import LOOK_SECONDS, SlicedCrawl, is_told
 from scrubjay.crawler.tally import CrawlTally, name_limits
 from scrubjay.errors import Conflict, JobHandedBack, JobInterrupted, JobTakenOver, Unavailable
 from scrubjay.model.crawl_spec import CrawlMode, CrawlSpec
@@ -32,6 +34,7 @@ from scrubjay.model.urls import host_of, parse_url
 from scrubjay.queue.context import JobContext
 from scrubjay.storage.crawled_pages import CrawledPages
 from scrubjay.storage.database import Database
+from scrubjay.storage.shared_crawls import SharedCrawls
 from scrubjay.telemetry import crawl_meter
 
 T = TypeVar("T")
@@ -40,12 +43,11 @@ KnownPages = tuple[Mapping[str, KnownPage], Mapping[str, Sequence[KnownPage]]]  
 BATCH_PAGES = 32
 MOST_BATCH_PAGES = 64  # of a crawl that has as many under way besides
 BATCH_SECONDS = 0.2
-SHARD_BATCH_SECONDS = 0.5  # a shard has fewer pages in the same time, and a batch costs as much
 FEW_PAGES = 4  # under way: then the links of what is done are what the crawl waits for
 FEW_SECONDS = 0.01
 IDLE_SECONDS = 1.0
-MAIL_SECONDS = 0.25  # how late a shard that has nothing to do hears of links that another found for it
 LETTING_FINISH_SECONDS = 5.0
+LETTING_SLICES_FINISH_SECONDS = 30.0
 WRITE_ATTEMPTS = 6
 
 
@@ -80,19 +82,23 @@ class WebCrawl:
         pages: PageFetcher,
         database: Database,
         guide: Guide | None = None,
-        shard: Shard | None = None,
+        slice_: HostSlice | None = None,
+        sliced: SlicedCrawl | None = None,
     ) -> None:
         self._guide = guide
-        self._shard = shard
+        self._slice = slice_  # when this job is a slice of a crawl
+        self._sliced = sliced  # when this job may give hosts to slices
+        self._crawl_id = context.job.id if slice_ is None else slice_.crawl_id
         self._database = database
         self._context = context
         self._spec = spec
         self._scope_id = scope_id
         self._pages = pages
         state = context.state
-        self.tally = CrawlTally.load(state.get("tally"), every_host=spec.max_pages_per_host is not None)
+        own = state.get("own_tally") or state.get("tally")
+        self.tally = CrawlTally.load(own, every_host=spec.max_pages_per_host is not None)
         scope = UrlScope(state.get("roots") or spec.start_urls, spec.extent, spec.include, spec.exclude)
-        self._frontier = CrawlFrontier(context.job.id, spec, scope, shard, goes_on=context.job.run > 1)
+        self._frontier = CrawlFrontier(self._crawl_id, spec, scope, slice_, goes_on=context.job.run > 1)
         kept = guide is not None and guide.keeps_documents
         self._teller = CrawlTeller(self.tally, kept=kept)
         limits = pages.options.limits
@@ -106,13 +112,12 @@ class WebCrawl:
             self._batch_pages = 1  # every page may change what comes next
         self._news = asyncio.Event()
         self._seeds = SitemapSeeds(context, spec, pages, self._frontier, self._news)
-        self._seeded = bool(state.get("seeded")) or not self._seeds.wanted
+        self._seeded = bool(state.get("seeded")) or not self._seeds.wanted or slice_ is not None
         self._working: dict[asyncio.Task[PageOutcome], FrontierItem] = {}
         self._done: list[PageOutcome] = []
         self._exhausted = False
         self._outage: Unavailable | None = None
         self._progressed = False
-        self._looked_at = 0.0
         self._seconds_before = self.tally.seconds
         self._started_at = time.monotonic()
         pages.tally = self.tally
@@ -126,8 +131,11 @@ class WebCrawl:
             return await self._summary()
         except JobTakenOver:
             raise
-        except JobInterrupted:
+        except JobInterrupted as interruption:
             await self._stop_early()
+            if self._sliced is not None and self._sliced.is_active:
+                await self._sliced.settle(interruption)
+            await self._tell_progress()
             raise
         except Unavailable as error:
             if not self._progressed:
@@ -140,17 +148,23 @@ class WebCrawl:
 
     async def _seed(self) -> None:
         async with self._context.transaction() as connection:
-            asked = await self._frontier.hosts_asked(connection)
-            await self._frontier.take_back(connection)
-            starts: Sequence[FrontierItem] = [self._frontier.start_item(url) for url in self._spec.start_urls]
-            if self._guide is not None:
-                starts = await self._guide.first(connection, self._frontier) or starts
-            starts = [item for item in starts if self._frontier.owns(item.host)]
-            self.tally.discovered += await self._frontier.add(connection, starts)
+            taken: Collection[str] = ()
+            if self._sliced is not None:
+                await self._sliced.begin(connection)
+                taken = self._sliced.taken
+            asked = await self._frontier.hosts_asked(connection, taken)
+            await self._frontier.take_back(connection, taken)
+            if self._sliced is not None:
+                self._frontier.hosts = self._sliced.own_hosts
+            if self._slice is None:
+                starts: Sequence[FrontierItem] = [self._frontier.start_item(url) for url in self._spec.start_urls]
+                if self._guide is not None:
+                    starts = await self._guide.first(connection, self._frontier) or starts
+                self.tally.discovered += await self._frontier.add(connection, starts)
             await self._remember(connection)
-        starts_at = [host for url in self._spec.start_urls if self._frontier.owns(host := host_of(parse_url(url).text))]
+        hosts = self._frontier.hosts or {host_of(parse_url(url).text) for url in self._spec.start_urls}
         # After the transaction: only now is it certain that the run before is gone for good.
-        await self._pages.polite.politeness.free_places({*asked, *starts_at} if self._context.job.run > 1 else ())
+        await self._pages.polite.politeness.free_places({*asked, *hosts} if self._context.job.run > 1 else ())
         if not self._seeded:
             self._seeds.start()
 
@@ -168,16 +182,25 @@ class WebCrawl:
                 last_write = time.monotonic()
             else:
                 await self._wait_for_news()
-            if self._shard is not None and self._exhausted:
-                await self._look_for_mail(self._shard)
+            if self._sliced is not None and self._sliced.is_due:
+                await self._look_at_slices(self._sliced)
         if self._out_of_time:
             await self._stop_early()
+        if self._sliced is not None and self._sliced.is_active:
+            await self._end_slices(self._sliced)
 
     async def _look_further(self) -> bool:
         """Whether there is something to look at although no link leads to it."""
-        if self._shard is not None:
-            return await self._stay_ready(self._shard)
-        ended = self._out_of_time or self.tally.fetched >= self._spec.max_pages or not self.tally.pages
+        if self._slice is not None:
+            self._exhausted = False  # others may have found links to these hosts
+            return await self._slice.linger(self.tally.fetched)
+        if self._sliced is not None and self._sliced.is_active and not self._out_of_time:
+            if self._sliced.home is not None:
+                await self._leave_home(self._sliced)
+            if not self._sliced.is_finished:
+                return True
+        whole = self._whole_tally
+        ended = self._out_of_time or whole.fetched >= self._spec.max_pages or not whole.pages
         if self._guide is None or ended:
             return False
         async with self._context.transaction() as connection:
@@ -185,26 +208,47 @@ class WebCrawl:
             added = await self._frontier.add(connection, items)
         self.tally.discovered += added
         self._exhausted = not added
+        if self._sliced is not None and added:
+            self._sliced.is_finished = False
         return bool(added)
 
-    async def _stay_ready(self, shard: Shard) -> bool:
-        """A shard with nothing to do waits for what others find, in nobody's way; false when the crawl is over."""
-        if not shard.is_over and shard.waits_for is None:
-            async with self._context.transaction() as connection:
-                await shard.rest(connection, self.tally.fetched)
-                await self._remember(connection)
-            self._context.rests = True
-            await self._tell_progress()
-        return not shard.is_over
+    async def _leave_home(self, sliced: SlicedCrawl) -> None:
+        """From here on, this job requests nothing itself and only hands out hosts."""
+        async with self._context.transaction() as connection:
+            await sliced.budget.give_back(connection, self.tally.fetched)
+            sliced.home = None
+            await self._remember(connection)
+        self._frontier.hosts, self._context.rests = frozenset(), True
 
-    async def _look_for_mail(self, shard: Shard) -> None:
-        if time.monotonic() - self._looked_at < MAIL_SECONDS:
+    async def _look_at_slices(self, sliced: SlicedCrawl) -> None:
+        """Hand out hosts that have work, and take in what slices report."""
+        sliced.add_up(self.tally, self._frontier.refused)
+        news = await sliced.look(self._frontier.busy_hosts)
+        if news.home_waits:
+            self._exhausted = False
+        if not sliced.is_active and not news.begins:
             return
-        self._looked_at = time.monotonic()
-        async with self._database.reading() as connection:
-            news = await shard.has_news(connection)
-        if news:
-            self._exhausted, self._context.rests, shard.waits_for = False, False, None
+        if news.has_changes:
+            async with self._context.transaction() as connection:
+                under_way = self.tally.fetched + self._frontier.leased
+                await sliced.write(connection, news, under_way, self._frontier.scope.roots)
+                await self._remember(connection)
+                told = [(event.type, event.payload) for event in news.events if is_told(event)]
+                await self._context.tell(connection, told)
+            self._frontier.hosts = sliced.own_hosts
+            if news.new:
+                await self._context.announce_work()
+            if told:
+                await self._context.announce()
+        await self._tell_progress()
+
+    async def _end_slices(self, sliced: SlicedCrawl) -> None:
+        """Wait for the slices that are left, when a limit ended the crawl, and take in what they report."""
+        deadline = time.monotonic() + LETTING_SLICES_FINISH_SECONDS
+        await sliced.end()
+        while sliced.has_slices and time.monotonic() < deadline:
+            await self._look_at_slices(sliced)
+            await asyncio.sleep(LOOK_SECONDS)
 
     @property
     def _is_over(self) -> bool:
@@ -217,7 +261,8 @@ class WebCrawl:
     @property
     def _is_spent(self) -> bool:
         """Whether the crawl has all the pages that it may have."""
-        return self.tally.fetched >= self._spec.max_pages if self._shard is None else self._shard.is_starved
+        budget = self._budget
+        return self.tally.fetched >= self._spec.max_pages if budget is None else budget.is_used_up
 
     @property
     def _has_seeds(self) -> bool:
@@ -233,11 +278,11 @@ class WebCrawl:
         """How long pages that are done wait for others to be written with them."""
         if len(self._working) < FEW_PAGES and not self._frontier.keeps_order:
             return FEW_SECONDS
-        return BATCH_SECONDS if self._shard is None else SHARD_BATCH_SECONDS
+        return BATCH_SECONDS
 
     async def _wait_for_news(self) -> None:
         self._news.clear()
-        idle = IDLE_SECONDS if self._shard is None else MAIL_SECONDS
+        idle = IDLE_SECONDS if self._slice is None and self._sliced is None else LOOK_SECONDS
         seconds = self._patience if self._done or self._has_seeds else idle
         try:
             async with asyncio.timeout(seconds):
@@ -252,8 +297,7 @@ class WebCrawl:
         free = self._frontier.free_places(self._pages.worth_holding)
 
         async def lease(connection: AsyncConnection) -> tuple[Sequence[FrontierItem], KnownPages]:
-            if self._shard is not None:
-                await self._meet_others(connection, self._shard, free)
+            await self._meet_others(connection, free)
             items = await self._frontier.lease(connection, self._room(), self._pages.worth_holding, self._spent)
             hashes, pages = [item.url_hash for item in items], CrawledPages(connection)
             own = await pages.known(self._scope_id, hashes)
@@ -263,6 +307,10 @@ class WebCrawl:
             batch, lease, [*self._teller.of_pages(done), *self._teller.of_hosts()]
         )
         self._progressed = self._progressed or bool(done)
+        if self._slice is not None and items:
+            self._slice.note_work()
+        if self._sliced is not None:
+            self._sliced.is_finished = False  # there may be links to other hosts
         if free > 0:
             self._exhausted = not items and not self._frontier.held_back
         self._frontier.hold(items)
@@ -271,13 +319,26 @@ class WebCrawl:
         self.tally.note_rate()
         await self._tell_progress()
 
-    async def _meet_others(self, connection: AsyncConnection, shard: Shard, free: int) -> None:
-        """Take in what other shards found, and see to it that the free places may be used."""
-        shard.waits_for = None
-        for root in await shard.look(connection):
-            self._frontier.scope.add_root(root)
-        self.tally.discovered += await self._frontier.add_mail(connection)
-        await shard.ask_for_pages(connection, free - self._room())
+    async def _meet_others(self, connection: AsyncConnection, free: int) -> None:
+        """Learn what the crawl's other jobs found, and see to it that the free places may be used."""
+        budget = self._budget
+        if budget is None:
+            return
+        wanted = free - self._room()
+        if self._slice is None:
+            shared = await SharedCrawls(connection).find_by_job(self._crawl_id)
+            await budget.ask(connection, wanted, self._spec.max_pages if shared is None else shared.granted)
+        else:
+            room = self._slice.has_room(self.tally.fetched)
+            for root in await self._slice.look(connection, wanted if room else 0):
+                self._frontier.scope.add_root(root)
+
+    @property
+    def _budget(self) -> PageBudget | None:
+        """This job's part of the crawl's pages, if others have parts too."""
+        if self._slice is not None:
+            return self._slice.budget
+        return self._sliced.budget if self._sliced is not None and self._sliced.is_active else None
 
     async def _prepare(self, *, save_memories: bool = False) -> tuple[Sequence[PageOutcome], Batch]:
         """All that is done and found by now, as one batch. Whatever fails from here on ends the run."""
@@ -298,7 +359,8 @@ class WebCrawl:
         which simply tries again.
         """
         for attempt in range(WRITE_ATTEMPTS):
-            before, granted = self.tally.discovered, 0 if self._shard is None else self._shard.granted
+            budget = self._budget
+            before, granted = self.tally.discovered, 0 if budget is None else budget.granted
             try:
                 async with self._context.transaction() as connection:
                     if self._guide is not None:
@@ -311,13 +373,13 @@ class WebCrawl:
                     await self._context.tell(connection, events or ())
             except (Conflict, DBAPIError):
                 self.tally.discovered = before
-                if self._shard is not None:
-                    self._shard.granted = granted
+                if budget is not None:
+                    budget.granted = granted
                 if attempt == WRITE_ATTEMPTS - 1:
                     raise
                 await asyncio.sleep(random.uniform(0.02, 0.2) * (attempt + 1))  # noqa: S311 - hides nothing
             else:
-                crawl_meter.tell(self._context.job.parent_id or self._context.job.id, batch.counts)
+                crawl_meter.tell(self._crawl_id, batch.counts)
                 return outcome
         raise AssertionError("the last attempt returns or raises")
 
@@ -325,7 +387,10 @@ class WebCrawl:
         """How many more URLs may be taken up, if all that are under way turn out to be pages."""
         if self._spec.mode is CrawlMode.SEQUENTIAL and not self._seeded:
             return 0  # what sitemaps list has its place in the exact order
-        most = self._spec.max_pages if self._shard is None else self._shard.granted
+        if self._slice is not None and not self._slice.has_room(self.tally.fetched):
+            return 0
+        budget = self._budget
+        most = self._spec.max_pages if budget is None else budget.granted
         return most - self.tally.fetched - self._frontier.leased
 
     @property
@@ -333,12 +398,14 @@ class WebCrawl:
         """What each host was asked for, if the crawl may ask each only for so much."""
         if self._spec.max_pages_per_host is None:
             return None
-        return {host: numbers.pages + numbers.failed for host, numbers in self.tally.hosts.items()}
+        spent = {host: numbers.pages + numbers.failed for host, numbers in self.tally.hosts.items()}
+        before = {} if self._slice is None else self._slice.spent
+        return {host: spent.get(host, 0) + before.get(host, 0) for host in {*spent, *before}}
 
     @property
     def _out_of_time(self) -> bool:
-        if self._shard is not None:
-            return self._shard.is_over  # whoever looks after the shards has the clock
+        if self._slice is not None:
+            return self._slice.is_over  # the crawl's own job has the clock
         limit = self._spec.max_seconds
         return limit is not None and self._seconds_before + time.monotonic() - self._started_at >= limit
 
@@ -389,7 +456,7 @@ class WebCrawl:
             await self._context.log(f"The last pages are not written: {error.message}", level="warning")
 
     async def _take_back(self, connection: AsyncConnection) -> None:
-        await self._frontier.take_back(connection)
+        await self._frontier.take_back(connection, () if self._sliced is None else self._sliced.taken)
         self._count_too_deep(await self._frontier.count_too_deep(connection))
 
     def _count_too_deep(self, links: int) -> None:
@@ -407,16 +474,32 @@ class WebCrawl:
 
     async def _remember(self, connection: AsyncConnection) -> None:
         self.tally.seconds = self._seconds_before + time.monotonic() - self._started_at
-        state = {"tally": self.tally.dump(), "roots": self._frontier.scope.roots, "seeded": self._seeded}
-        state["refused"] = dict(self._frontier.refused)
-        if self._shard is not None:
-            state["shard"] = self._shard.state
+        state: dict[str, Any] = {"roots": self._frontier.scope.roots, "seeded": self._seeded}
+        state["tally"], state["refused"] = self.tally.dump(), dict(self._frontier.refused)
+        if self._slice is not None:
+            state["slice"] = self._slice.state
+        if self._sliced is not None and self._sliced.is_active:
+            state["own_tally"], state["tally"] = state["tally"], self._whole_tally.dump()
+            state["slices"] = self._sliced.state
         # A plan's run remembers more than its crawl.
         await self._context.remember(connection, {**self._context.state, **state})
 
     async def _tell_progress(self) -> None:
-        total = max(self.tally.fetched, min(self._spec.max_pages, self.tally.fetched + self.tally.queued))
-        await self._context.progress(self.tally.fetched, total, "crawling", **self.tally.facts())
+        if self._slice is not None:
+            return  # the crawl's own job tells it
+        tally = self._whole_tally
+        tally.note_rate()
+        total = max(tally.fetched, min(self._spec.max_pages, tally.fetched + tally.queued))
+        more = {} if self._sliced is None else self._sliced.facts()
+        await self._context.progress(tally.fetched, total, "crawling", **tally.facts(), **more)
+
+    @property
+    def _whole_tally(self) -> CrawlTally:
+        """Of the whole crawl, as far as this job knows it."""
+        if self._sliced is None or not self._sliced.is_active:
+            return self.tally
+        self._sliced.add_up(self.tally, self._frontier.refused)
+        return self._sliced.total
 
     def _last_words(self, done: Sequence[PageOutcome]) -> NewEvents:
         return [*self._teller.of_pages(done), *self._teller.of_hosts(all_of_them=True)]
@@ -427,21 +510,26 @@ class WebCrawl:
         duplicates = self.tally.duplicates
 
         async def close(connection: AsyncConnection) -> int:
-            if self._shard is None:
-                wrong = await settle_duplicates(connection, self._scope_id, self._context.job.id)
-                self.tally.duplicates = max(0, duplicates - wrong)
             self._count_too_deep(await self._frontier.count_too_deep(connection))
-            left = (await self._frontier.tally(connection)).get(FrontierStatus.PENDING, 0)
-            if self._shard is None:
-                limits = self.tally.limits
-                limits |= name_limits(self._spec, self.tally, left, self._frontier.refused, timed_out=self._out_of_time)
-            return left
+            if self._slice is not None:
+                await self._slice.budget.give_back(connection, self.tally.fetched)
+                return 0
+            wrong = await settle_duplicates(connection, self._scope_id, self._crawl_id)
+            self.tally.duplicates = duplicates - wrong
+            return (await self._frontier.tally(connection)).get(FrontierStatus.PENDING, 0)
 
         left = await self._write(batch, close, self._last_words(done))
         await self._tell_progress()
+        whole, refused = self._whole_tally, self._frontier.refused
+        if self._sliced is not None and self._sliced.is_active:
+            refused = Counter(self._sliced.refused)
+        whole.duplicates = max(0, whole.duplicates)
+        if self._slice is None:
+            whole.limits |= name_limits(self._spec, whole, left, refused, timed_out=self._out_of_time)
         return {
-            **self.tally.dump(),
+            **whole.dump(),
             "left_in_queue": left,
-            "refused_links": dict(self._frontier.refused),
+            "refused_links": dict(refused),
             "scope_id": self._scope_id,
+            **({} if self._sliced is None else self._sliced.facts()),
         }

@@ -108,8 +108,6 @@ class SitemapSeeds:
         """What robots.txt names, or else the usual place, of every origin that the crawl starts at."""
         found: dict[str, None] = {}
         for start in {parse_url(url).origin: url for url in self._spec.start_urls}.values():
-            if not self._frontier.owns(parse_url(start).host):
-                continue
             named = await self._named(start)
             if named is not None:
                 found.update(dict.fromkeys(named or [parse_url("/sitemap.xml", start).text]))

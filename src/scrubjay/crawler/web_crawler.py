@@ -8,6 +8,7 @@ from typing import Any
 from scrubjay.crawler.browser import BrowserRenderer, RenderedPage
 from scrubjay.crawler.discovery import discover
 from scrubjay.crawler.fetcher import Credentials, Fetcher, Network, is_secret_header
+from scrubjay.crawler.host_slice import HostSlice
 from scrubjay.crawler.loop import Guide, WebCrawl
 from scrubjay.crawler.page_extractor import LanguageModel, PageExtractor
 from scrubjay.crawler.pages import PageFetcher
@@ -15,8 +16,7 @@ from scrubjay.crawler.polite import PoliteFetcher
 from scrubjay.crawler.politeness import Manners, Politeness
 from scrubjay.crawler.proxies import ProxyPool, ProxyServer
 from scrubjay.crawler.robots import Robots
-from scrubjay.crawler.shard import Shard
-from scrubjay.crawler.sharded_run import ShardedRun
+from scrubjay.crawler.sliced_crawl import SlicedCrawl, can_be_shared
 from scrubjay.errors import InvalidRequest, JobFailedForGood, NotFound
 from scrubjay.extract.pool import ExtractionPool
 from scrubjay.model.crawl_spec import CrawlAuth, CrawlMode, CrawlSpec, CrawlStrategy, read_spec
@@ -83,36 +83,40 @@ class WebCrawler:
         }
 
     async def crawl(
-        self, context: JobContext, spec: CrawlSpec, scope_id: str, guide: Guide | None = None
-    ) -> Mapping[str, Any]:
-        """A crawl inside any job, here or in shards; what it found is in the scope's pages."""
-        if spec.effective_shards > 1:
-            return await ShardedRun(context, spec, scope_id, self.database).run()
-        return await self.crawl_site(context, spec, scope_id, guide)
-
-    async def crawl_shard(
-        self, context: JobContext, spec: CrawlSpec, scope_id: str, guide: Guide | None = None
-    ) -> Mapping[str, Any]:
-        """One shard of a crawl, as `sharded_run.py` queued it."""
-        number, count = int(context.payload["shard"]["number"]), int(context.payload["shard"]["of"])
-        state = context.state.get("shard") or {}
-        shard = Shard(context.job.parent_id or "", number, count, spec.max_pages, state)
-        own = {"concurrency": _share(spec.concurrency, number, count)}
-        if spec.concurrent_hosts is not None:
-            own["concurrent_hosts"] = _share(spec.concurrent_hosts, number, count)
-        return await self.crawl_site(context, spec.model_copy(update=own), scope_id, guide, shard)
-
-    async def crawl_site(
         self,
         context: JobContext,
         spec: CrawlSpec,
         scope_id: str,
         guide: Guide | None = None,
-        shard: Shard | None = None,
+        *,
+        may_share: bool = False,
+    ) -> Mapping[str, Any]:
+        """A crawl inside any job; what it found is in the scope's pages. With `may_share`, other workers take part."""
+        sliced, setting = None, self.settings.crawl_sharing
+        # In a SQLite database only one process works.
+        wanted = setting == "always" or (setting == "auto" and self.database.dialect != "sqlite")
+        if may_share and wanted and can_be_shared(spec):
+            home = host_of(parse_url(spec.start_urls[0]).text)
+            sliced = SlicedCrawl(context, spec, home, self.database, always=setting == "always")
+        return await self._crawl(context, spec, scope_id, guide, sliced=sliced)
+
+    async def crawl_slice(
+        self, context: JobContext, spec: CrawlSpec, scope_id: str, guide: Guide | None = None
+    ) -> Mapping[str, Any]:
+        """One slice of a crawl, as `sliced_crawl.py` queued it."""
+        slice_ = HostSlice(
+            context.job.parent_id or "", context.payload, spec.max_pages, context.state.get("slice") or {}
+        )
+        share = max(1, spec.concurrency // int(context.payload["parts"]))
+        own = spec.model_copy(update={"concurrency": share, "concurrent_hosts": None})
+        return await self._crawl(context, own, scope_id, guide, slice_=slice_)
+
+    async def _crawl(
+        self, context: JobContext, spec: CrawlSpec, scope_id: str, guide: Guide | None, **parts: Any
     ) -> Mapping[str, Any]:
         async with AsyncExitStack() as stack:
             pages = await self._open_pages(context, spec, stack)
-            return await WebCrawl(context, spec, scope_id, pages, self.database, guide, shard).run()
+            return await WebCrawl(context, spec, scope_id, pages, self.database, guide, **parts).run()
 
     async def _open_pages(self, context: JobContext, spec: CrawlSpec, stack: AsyncExitStack) -> PageFetcher:
         tenant_id = context.job.tenant_id
@@ -196,11 +200,6 @@ class WebCrawler:
         return None if not sealed else self.secrets.unseal(sealed, context=f"proxy:{proxy_id}:password")
 
 
-def _share(total: int, number: int, count: int) -> int:
-    """What one of `count` shards has of something that they all share."""
-    return total // count + (1 if number < total % count else 0)
-
-
 def seal_spec(spec: CrawlSpec, secrets: SecretBox) -> dict[str, Any]:
     """The spec as a job's payload keeps it: whatever authenticates is sealed, also when it stands in an address."""
     values = spec.model_dump(mode="json", exclude_defaults=True)
@@ -219,6 +218,7 @@ def seal_spec(spec: CrawlSpec, secrets: SecretBox) -> dict[str, Any]:
 
 def unseal_spec(payload: Mapping[str, Any], secrets: SecretBox) -> CrawlSpec:
     values = dict(payload)
+    values.pop("shards", None)  # older versions stored it
     if values.get("auth"):
         secret = secrets.unseal(values["auth"]["secret"], context=AUTH_CONTEXT)
         values["auth"] = {**values["auth"], "secret": secret}

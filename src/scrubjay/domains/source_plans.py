@@ -128,7 +128,7 @@ def draft_plan(name: SourceName, source: DomainSource, secrets: SecretBox) -> Pl
 def _settings(source: DomainSource, secrets: SecretBox) -> dict[str, Any]:
     if not isinstance(source, WebSource):
         return {}
-    crawl = seal_spec(source.spec().model_copy(update={"shards": 1}), secrets)
+    crawl = seal_spec(source.spec(), secrets)
     return {"repository_settings": settings_of_crawl(crawl), "crawl": dict(crawl)}
 
 

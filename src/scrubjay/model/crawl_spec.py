@@ -10,7 +10,6 @@ from pydantic import (
     Field,
     StringConstraints,
     ValidationError,
-    ValidationInfo,
     field_validator,
     model_validator,
 )
@@ -23,7 +22,6 @@ _FORBIDDEN_HEADERS = frozenset(
     {"host", "content-length", "transfer-encoding", "connection", "upgrade", "te", "trailer", "accept-encoding"}
 )
 
-MAX_SHARDS = 64
 
 Pattern = Annotated[str, StringConstraints(min_length=1, max_length=MAX_PATTERN_LENGTH)]
 Address = Annotated[str, StringConstraints(min_length=1, max_length=2048, strip_whitespace=True)]
@@ -128,7 +126,6 @@ class CrawlSpec(Strictness):
     concurrency: int = Field(16, ge=1, le=256, description="Maximum number of concurrent requests.")
     host_concurrency: int = Field(8, ge=1, le=64, description="Maximum number of concurrent requests to one host.")
     concurrent_hosts: int | None = Field(None, ge=1, le=256)  # how many hosts are asked at the same time
-    shards: int = Field(1, ge=1, le=MAX_SHARDS, description="Number of workers that share the crawl, by host.")
     timeout_seconds: float = Field(30.0, ge=0.1, le=600, description="Timeout of a page in seconds.")
     max_bytes: int = Field(50 * 1024 * 1024, ge=1024, le=1024 * 1024 * 1024)
     retries: int = Field(2, ge=0, le=10)
@@ -143,18 +140,6 @@ class CrawlSpec(Strictness):
     learn_boilerplate: bool = True
     keep_originals: bool = Field(False, description="Keep the bodies as they were fetched.")
     refresh: bool = Field(False, description="Fetch and extract every page again, even if it did not change.")
-
-    @field_validator("shards")
-    @classmethod
-    def _check_shards(cls, shards: int, info: ValidationInfo) -> int:
-        if shards > 1 and info.data.get("mode") is CrawlMode.SEQUENTIAL:
-            raise ValueError("a sequential crawl has one shard")
-        return shards
-
-    @property
-    def effective_shards(self) -> int:
-        """No more than can have a place: limits of what happens at once hold for all shards together."""
-        return min(self.shards, self.concurrency, self.concurrent_hosts or self.shards)
 
     @field_validator("headers")
     @classmethod

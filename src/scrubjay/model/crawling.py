@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 from scrubjay.model.clock import utc_now
 from scrubjay.model.ids import new_id
-from scrubjay.model.job import Job
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,34 +86,13 @@ class FrontierItem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MailedLink:
-    """A link that one shard of a crawl found for another."""
-
-    id: str = field(default_factory=lambda: new_id("mail"))
-    job_id: str  # of the shard that it is for
-    url: str
-    depth: int
-    redirects: int = 0
-    score: float = 0.0
-    parent_url: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShardedCrawl:
-    """What the shards of a crawl share."""
+class SharedCrawl:
+    """What the slices of a crawl share."""
 
     job_id: str
-    granted: int = 0  # pages that shards were allowed to fetch, of the crawl's `max_pages`
+    granted: int = 0  # pages that its jobs may request, of the crawl's `max_pages`
     is_over: bool = False
-    roots: Sequence[str] = ()  # where starts redirected to, on whatever shard
-
-
-class ShardsSeen(NamedTuple):
-    """All shards of a crawl at one moment."""
-
-    jobs: tuple[Job, ...]
-    mailed: bool  # links are on their way between them
-    granted: int
+    roots: Sequence[str] = ()  # where start URLs redirected to
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

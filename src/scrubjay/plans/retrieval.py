@@ -107,16 +107,18 @@ class Retrieval:
     _places: asyncio.Semaphore = field(init=False)
     _over: asyncio.Event = field(init=False, default_factory=asyncio.Event)
 
+    @property
+    def _followed(self) -> Sequence[Change]:
+        return [Change.ADDED] * self.plan.process_additions + [Change.CHANGED] * self.plan.process_updates
+
     def __post_init__(self) -> None:
         self._places = asyncio.Semaphore(self.plan.max_drain_tasks)
 
     async def follow(self) -> None:
         """Take in what this job's crawl finds, until `stop` is called."""
-        plan = self.plan
-        wanted = [Change.ADDED] * plan.process_additions + [Change.CHANGED] * plan.process_updates
-        while not self._over.is_set() and wanted:
+        while not self._over.is_set() and self._followed:
             try:
-                taken = await self._step(wanted, self.context.job.id)
+                taken = await self._step(self._followed, self.context.job.id)
             except (Conflict, DBAPIError, Unavailable) as error:
                 # The items stay on the list; whether the fault lasts is found out at the end.
                 await self.context.log(f"Pages are not taken in yet: {error}", level="warning")
@@ -125,6 +127,16 @@ class Retrieval:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(POLL_SECONDS):
                         await self._over.wait()
+
+    async def drain(self) -> None:
+        """Wait until `follow` has taken in everything that this job's crawl has found so far."""
+        while not self._over.is_set():
+            async with self.parts.database.reading() as connection:
+                items = OperationItems(connection)
+                if not await items.pending(self.operation_id, self._followed, 1, part_id=self.context.job.id):
+                    return
+            await self.context.checkpoint()
+            await asyncio.sleep(POLL_SECONDS)
 
     def stop(self) -> None:
         self._over.set()

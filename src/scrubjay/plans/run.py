@@ -15,7 +15,7 @@ from typing import Any
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from scrubjay.crawler.sharded_run import SHARD_KIND
+from scrubjay.crawler.host_slice import SLICE_KIND
 from scrubjay.errors import (
     Conflict,
     JobCancelRequested,
@@ -82,7 +82,7 @@ class FolderTarget:
 
 @dataclass(frozen=True, slots=True)
 class PlanRuns:
-    """The job kinds `crawl`, `crawl_shard` and `preview`."""
+    """The job kinds `crawl`, `crawl_slice` and `preview`."""
 
     parts: RunDependencies
     tools: Tools
@@ -93,7 +93,7 @@ class PlanRuns:
     def kinds(self) -> tuple[JobKind, ...]:
         return (
             JobKind(name=KIND, handler=self.run),
-            JobKind(name=SHARD_KIND, handler=self.run_shard, is_shared_out=True, notifies=False),
+            JobKind(name=SLICE_KIND, handler=self.run_slice, is_shared_out=True, notifies=False),
             JobKind(name=PREVIEW_KIND, handler=self.preview, max_retries=0, is_waited_for=True, notifies=False),
         )
 
@@ -136,13 +136,13 @@ class PlanRuns:
         """A run inside another job, which fills a folder."""
         return await _Run(self, context, plan, operation, target).go()
 
-    async def run_shard(self, context: JobContext) -> Mapping[str, Any]:
-        """One shard of a crawl: it takes in the pages that it finds, and its parent job does the rest."""
+    async def run_slice(self, context: JobContext) -> Mapping[str, Any]:
+        """Some hosts of a crawl: the slice takes in the pages that it finds, and the crawl's own job does the rest."""
         plan = await self._plan(context)
         run = _Run(self, context, plan, await self._operation(context))
         connector: Any = connector_type(plan.repository_type).open(plan, self.tools)
-        async with run.following(connector):
-            summary: Mapping[str, Any] = await connector.crawl_shard(context)
+        async with run.following(connector, to_the_end=True):
+            summary: Mapping[str, Any] = await connector.crawl_slice(context)
         return summary
 
     async def _plan(self, context: JobContext) -> Plan:
@@ -243,12 +243,14 @@ class _Run:
         elif self._context.job.crashes:
             self._say(RECOVERED)
 
-    async def _enumerate(self, connector: Connector) -> None:
+    async def _enumerate(self, connector: Any) -> None:
         """List everything, and note what differs from the ledger as the work of this run."""
         if self._operation.enumeration_started_at is None:
             await self._change(state=OperationState.ENUMERATING, enumeration_started_at=utc_now())
         async with self._context.transaction() as connection:
             await OperationItems(connection).clear_undone(self._operation.id, with_work=not self._type.streams)
+        if self._type.streams and self._sink is None:
+            connector.may_share = True
         listing = SortedListing(self._runs.spool_folder)
         try:
             async with self.following(connector):
@@ -270,7 +272,7 @@ class _Run:
             listing.close()
 
     @asynccontextmanager
-    async def following(self, connector: Any) -> AsyncIterator[None]:
+    async def following(self, connector: Any, *, to_the_end: bool = False) -> AsyncIterator[None]:
         """Meanwhile, pages become documents as the crawl finds them."""
         if self._sink is not None or not (self._type.streams and self._keeps_items):
             yield
@@ -280,6 +282,8 @@ class _Run:
         following = asyncio.create_task(retrieval.follow())
         try:
             yield
+            if to_the_end:
+                await retrieval.drain()
         finally:
             # Not cancelled: a cancellation can be lost in a library, and a batch that has begun is finished anyway.
             retrieval.stop()

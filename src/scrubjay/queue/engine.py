@@ -62,8 +62,7 @@ CONTROL_SECONDS = 1.0  # how late a request from a process without signals is ob
 CARE_SECONDS = 1.0
 GATHER_SECONDS = 0.025
 CRASH_LIMIT = 10
-SHARE_SECONDS = 0.5  # for each job that a worker has of a kind that is shared out
-EVEN_SECONDS = 5.0
+SHARE_SECONDS = 0.1  # for each job that a worker has of a kind that is shared out
 MOST_RESTING = 16
 OWN_PLACES = 8  # beside `worker_concurrency`, for jobs that somebody waits for
 TIDY_SECONDS = 600.0
@@ -103,7 +102,6 @@ class JobEngine:
         self._giving_up = False
         self._seen_alive: dict[str, tuple[Any, float]] = {}
         self._heard_at = time.monotonic()  # when our last heartbeat that was written had begun
-        self._evened_at = 0.0
 
     @property
     def worker_id(self) -> str:
@@ -367,7 +365,6 @@ class JobEngine:
         self._seen_alive.clear()  # while nobody could look, nobody was silent
         while not self._stopping:
             await self._bury_silent_workers()
-            await self._even_out()
             if time.monotonic() >= next_tidy:
                 next_tidy = time.monotonic() + TIDY_SECONDS
                 await self._tidy()
@@ -395,24 +392,6 @@ class JobEngine:
             for worker_id in silent:
                 self._seen_alive.pop(worker_id, None)
         await self._take_over_orphans()
-
-    async def _even_out(self) -> None:
-        """Hand back one job of a kind that is shared out, when another worker with room has at least two less."""
-        shared = self.kinds.shared_out
-        mine = [each for each in self._running.values() if each.job.kind in shared and not each.is_interrupted]
-        if len(mine) < 2 or time.monotonic() - self._evened_at < EVEN_SECONDS:
-            return
-        self._evened_at = time.monotonic()
-        async with self._database.reading() as connection:
-            workers = await Workers(connection).all()
-            running = await Jobs(connection).running_by_worker(shared)
-        having = {each.id: running.get(each.id, (0, 0)) for each in workers}
-        fewest = min(
-            (having[each.id][1] for each in workers if having[each.id][0] < each.concurrency), default=len(mine)
-        )
-        if len(mine) - fewest >= 2:
-            log.info("handing a job to a worker that has fewer", job_id=mine[-1].job.id)
-            mine[-1].interrupt(JobHandedBack)
 
     async def _take_over_orphans(self) -> None:
         async with self._database.reading() as connection:

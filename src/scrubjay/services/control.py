@@ -35,7 +35,6 @@ class SiteOrder:
     max_articles_per_site: int = 25
     concurrent_sites: int = 3
     max_depth: int = 3
-    shards: int | None = None  # none: what the settings say
     extraction: str = "markdown"
     timeout_seconds: float = 30.0
     user_agent: str | None = None
@@ -71,8 +70,6 @@ class ControlService:
             "use_sitemaps": False,
             "concurrent_hosts": 1 if order.mode is CrawlMode.SEQUENTIAL else order.concurrent_sites,
         }
-        if order.shards is not None:
-            values["shards"] = order.shards
         values |= _whole_sites(order) if order.domains else _exact_pages(order)
         if order.dry_run:
             values["scope_id"] = new_id("dry")  # what it learns is not to be taken for known by a crawl that counts

@@ -13,7 +13,7 @@ from scrubjay.crawler.robots import Robots
 from scrubjay.crawler.web_crawler import DISCOVERY_KIND, WebCrawler, seal_spec
 from scrubjay.errors import FetchFailed, HostBlocked, InvalidRequest, NotFound
 from scrubjay.extract.boilerplate import SiteBoilerplate
-from scrubjay.model.crawl_spec import CrawlMode, CrawlSpec, Extent
+from scrubjay.model.crawl_spec import CrawlSpec
 from scrubjay.model.crawling import CrawledPage
 from scrubjay.model.destination import Destination
 from scrubjay.model.discovery import DiscoverySpec
@@ -63,7 +63,6 @@ class CrawlService:
             raise InvalidRequest("max_retries must be between 0 and 10.", field="max_retries")
         if destination is not None:
             await self._check_destination(principal, destination)
-        spec = self._with_shards(spec)
         payload: dict[str, Any] = {} if webhook is None else {"webhook": webhook}
         if notes:
             payload["notes"] = dict(notes)
@@ -79,15 +78,6 @@ class CrawlService:
             job = await begin_crawl(connection, order, options)
         await self._jobs.tell()
         return job
-
-    def _with_shards(self, spec: CrawlSpec) -> CrawlSpec:
-        """As many shards as were asked for, or as the setting says; no more than there can be hosts."""
-        shards = spec.shards
-        if "shards" not in spec.model_fields_set and spec.mode is CrawlMode.CONCURRENT:
-            shards = self._crawler.settings.crawl_shards
-        if spec.extent in (Extent.HOST, Extent.CHILDREN) or not spec.follow_links:
-            shards = min(shards, len({parse_url(url).host for url in spec.start_urls}))
-        return spec.model_copy(update={"shards": shards})
 
     async def _require_open(self, principal: Principal, spec: CrawlSpec) -> None:
         """A crawl that could only ask blocked hosts is refused; one of several is left to the crawl to report."""

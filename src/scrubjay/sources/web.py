@@ -13,7 +13,6 @@ from scrubjay.crawler.frontier import CrawlFrontier
 from scrubjay.crawler.page_store import markdown_of, unpack_details
 from scrubjay.crawler.polite import PoliteFetcher
 from scrubjay.crawler.politeness import Manners, Politeness
-from scrubjay.crawler.shard import shard_job_id
 from scrubjay.crawler.web_crawler import unseal_spec
 from scrubjay.errors import (
     ExtractionFailed,
@@ -72,6 +71,7 @@ class WebConnector:
     limits: dict[str, int] = field(default_factory=dict)
     summary: Mapping[str, Any] = field(default_factory=dict)  # what the crawl counted
     found: Found | None = None  # called with pages that have content while the crawl goes on
+    may_share: bool = False  # whether other workers may take part in the crawl
 
     async def check(self) -> Connectivity:
         crawler = self.tools.crawler
@@ -96,11 +96,11 @@ class WebConnector:
     async def enumerate(self, context: JobContext, limit: int | None = None) -> AsyncIterator[SourceItem]:
         spec = await self._spec(context)
         if limit is None:
-            async for item in self._crawl(context, spec, self.plan.id, self._guide(context)):
+            async for item in self._crawl(context, spec, self.plan.id, self._guide(context), self.may_share):
                 yield item
             return
         scope_id = context.job.id  # a preview leaves no trace in what the plan knows
-        preview = spec.model_copy(update={"max_pages": limit, "keep_originals": False, "shards": 1})
+        preview = spec.model_copy(update={"max_pages": limit, "keep_originals": False})
         try:
             async for item in self._crawl(context, preview, scope_id, None):
                 yield item
@@ -113,17 +113,18 @@ class WebConnector:
             return _Guide(self.plan, self.found, context.job.id)
         return _WholeSite(self.plan, self.found, context.job.id)
 
-    async def crawl_shard(self, context: JobContext) -> Mapping[str, Any]:
-        """One shard of a crawl; the job that looks after the shards lists what all of them found."""
+    async def crawl_slice(self, context: JobContext) -> Mapping[str, Any]:
+        """Some hosts of a crawl; the crawl's own job lists what all slices found."""
         spec = await self._spec(context)
-        return await self.tools.crawler.crawl_shard(context, spec, self.plan.id, self._guide(context))
+        guide = _Guide(self.plan, self.found, context.job.id)
+        return await self.tools.crawler.crawl_slice(context, spec, self.plan.id, guide)
 
     async def revisit(
         self, context: JobContext, chosen: Sequence[tuple[float, str, str]], budget: int
     ) -> AsyncIterator[SourceItem]:
         """Request some keys (gain, hash, address), and pages that are new behind them, within a budget."""
         spec = (await self._spec(context)).model_copy(
-            update={"max_pages": budget, "strategy": CrawlStrategy.BEST_FIRST, "use_sitemaps": False, "shards": 1}
+            update={"max_pages": budget, "strategy": CrawlStrategy.BEST_FIRST, "use_sitemaps": False}
         )
         guide = _Revisit(self.plan, self.found, context.job.id, chosen)
         async for item in self._crawl(context, spec, self.plan.id, guide):
@@ -136,10 +137,15 @@ class WebConnector:
             yield item
 
     async def _crawl(
-        self, context: JobContext, spec: CrawlSpec, scope_id: str, guide: "_Guide | None"
+        self,
+        context: JobContext,
+        spec: CrawlSpec,
+        scope_id: str,
+        guide: "_Guide | None",
+        may_share: bool = False,
     ) -> AsyncIterator[SourceItem]:
         crawler = self.tools.crawler
-        self.summary = summary = await crawler.crawl(context, spec, scope_id, guide)
+        self.summary = summary = await crawler.crawl(context, spec, scope_id, guide, may_share=may_share)
         await self._judge(context, spec, scope_id, summary)
         only_problems, after = guide is not None and not guide.keeps_documents, ""
         while True:
@@ -152,18 +158,16 @@ class WebConnector:
             for page in pages:
                 yield _item(page)
             after = pages[-1].url_hash
-        for item in await self._cut_items(context, spec):
+        for item in await self._cut_items(context):
             yield item
 
-    async def _cut_items(self, context: JobContext, spec: CrawlSpec) -> list[SourceItem]:
+    async def _cut_items(self, context: JobContext) -> list[SourceItem]:
         """Addresses that a page or time budget left unread, up to a number."""
         limit = next((name for name in _BUDGETS if name in self.limits), None)
         if limit is None:
             return []
-        shards = range(spec.effective_shards) if spec.effective_shards > 1 else ()
-        job_ids = [context.job.id, *(shard_job_id(context.job.id, number) for number in shards)]
         async with self.tools.crawler.database.reading() as connection:
-            left = await Frontier(connection).pending_urls(job_ids, MAX_CUT_ITEMS)
+            left = await Frontier(connection).pending_urls(context.job.id, MAX_CUT_ITEMS)
         problem = ItemProblem(reason=limit, message=f"Not requested: the run reached its limit {limit}.", attempts=0)
         return [SourceItem(key=url, key_hash=url_hash, problem=problem) for url_hash, url in left]
 
@@ -367,7 +371,7 @@ def visiting(spec: CrawlSpec, urls: Sequence[str]) -> CrawlSpec:
     """
     origin = parse_url(spec.start_urls[0]).origin
     ordered = sorted(urls, key=lambda url: parse_url(url).origin != origin)
-    changes = exact_pages(ordered) | {"shards": 1}
+    changes = exact_pages(ordered)
     if parse_url(ordered[0]).origin != origin:
         changes |= {"auth": None, "headers": {}}
     return spec.model_copy(update=changes)

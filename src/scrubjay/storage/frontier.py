@@ -16,6 +16,7 @@ from sqlalchemy import (
     select,
     update,
 )
+from sqlalchemy.dialects import postgresql
 from sqlalchemy.orm import Mapped, mapped_column
 
 from scrubjay.model.crawl_spec import CrawlStrategy
@@ -29,6 +30,7 @@ class FrontierRow(Base):
     __table_args__ = table_options(
         UniqueConstraint("job_id", "url_hash", name="uq_frontier_url"),
         partial_index("ix_frontier_depth", "job_id", "status", "depth", "id", where="status = 'pending'"),
+        partial_index("ix_frontier_host", "job_id", "host", "status", where="status = 'pending'"),
         partial_index("ix_frontier_leases", "job_id", "status", "leased_until", where="status = 'leased'"),
     )
 
@@ -64,9 +66,12 @@ class Frontier(Repository[FrontierItem]):
     model = FrontierItem
     noun = "frontier item"
 
-    async def add_new(self, items: Sequence[FrontierItem], *, raise_scores: bool = False) -> int:
-        """Add the URLs that this job has not seen; returns how many were new.
+    async def add_new(
+        self, items: Sequence[FrontierItem], *, raise_scores: bool = False, is_shared: bool = False
+    ) -> int:
+        """Add the URLs that the crawl has not seen; returns how many were new.
 
+        In a crawl that `is_shared`, other jobs may add the same URLs at the same time.
         With `raise_scores`, a URL that is still pending gets the score of a link that scores higher.
         """
         added = 0
@@ -84,18 +89,20 @@ class Frontier(Repository[FrontierItem]):
             ]
             if raise_scores and raised:
                 await self.connection.execute(_RAISE_SCORE, raised)
-            if batch:
+            if batch and is_shared and self.connection.dialect.name == "postgresql":
+                # Sorted, so that two jobs that insert the same URLs never wait for each other.
+                values = [self._values(batch[url_hash]) for url_hash in sorted(batch)]
+                added += len((await self.connection.execute(_INSERT_UNLESS_KNOWN, values)).all())
+            elif batch:
                 await self.connection.execute(self._insert, [self._values(item) for item in batch.values()])
-            added += len(batch)
+                added += len(batch)
         return added
 
-    async def known(self, job_ids: Collection[str], hashes: Collection[str]) -> set[str]:
-        """Which of these URLs, by hash, one of the jobs has in its frontier."""
+    async def known(self, job_id: str, hashes: Collection[str]) -> set[str]:
+        """Which of these URLs, by hash, the job has in its frontier."""
         found: set[str] = set()
         for batch in batches(hashes):
-            for job_id in job_ids:
-                values = {"of_job": job_id, "of_urls": batch}
-                found.update((await self.connection.execute(_KNOWN, values)).scalars())
+            found.update((await self.connection.execute(_KNOWN, {"of_job": job_id, "of_urls": batch})).scalars())
         return found
 
     async def lease(
@@ -129,9 +136,9 @@ class Frontier(Repository[FrontierItem]):
         await self.connection.execute(_LEASE, {"chosen": chosen, "by": lease_id, "until": until})
         return await self._items(_CHOSEN[strategy], {"chosen": chosen})
 
-    async def pending_urls(self, job_ids: Collection[str], limit: int) -> Sequence[tuple[str, str]]:
+    async def pending_urls(self, job_id: str, limit: int) -> Sequence[tuple[str, str]]:
         """Hash and URL of what was never requested."""
-        waiting = (FrontierRow.job_id.in_(list(job_ids)), FrontierRow.status == FrontierStatus.PENDING)
+        waiting = (FrontierRow.job_id == job_id, FrontierRow.status == FrontierStatus.PENDING)
         rows = await self.connection.execute(
             select(FrontierRow.url_hash, FrontierRow.url).where(*waiting).order_by(FrontierRow.id).limit(limit)
         )
@@ -146,13 +153,25 @@ class Frontier(Repository[FrontierItem]):
         leased = [FrontierRow.job_id == job_id, FrontierRow.status == FrontierStatus.LEASED]
         return list((await self.connection.execute(select(FrontierRow.host).where(*leased).distinct())).scalars())
 
-    async def release(self, job_id: str) -> None:
-        """Give back what is leased, whoever leased it: for the one run that holds the job."""
+    async def release(
+        self, job_id: str, *, only_hosts: Collection[str] | None = None, but_hosts: Collection[str] = ()
+    ) -> None:
+        """Make leased URLs pending again, whoever leased them: for the one job that these hosts belong to."""
+        conditions = [FrontierRow.job_id == job_id, FrontierRow.status == FrontierStatus.LEASED]
+        if only_hosts is not None:
+            conditions.append(FrontierRow.host.in_(list(only_hosts)))
+        if but_hosts:
+            conditions.append(FrontierRow.host.not_in(list(but_hosts)))
         await self.connection.execute(
             update(FrontierRow)
-            .where(FrontierRow.job_id == job_id, FrontierRow.status == FrontierStatus.LEASED)
+            .where(*conditions)
             .values(status=FrontierStatus.PENDING, lease_id=None, leased_until=None)
         )
+
+    async def waiting_hosts(self, job_id: str) -> Sequence[str]:
+        """The hosts that have pending URLs."""
+        waiting = (FrontierRow.job_id == job_id, FrontierRow.status == FrontierStatus.PENDING)
+        return list((await self.connection.execute(select(FrontierRow.host).where(*waiting).distinct())).scalars())
 
     async def give_back(self, job_id: str, hashes: Collection[str]) -> None:
         """Unlease URLs whose turn it is not, as if they had not been chosen."""
@@ -267,6 +286,9 @@ def _choice(strategy: CrawlStrategy | None, avoids_hosts: bool, names_hosts: boo
 
 _KNOWN = select(FrontierRow.url_hash).where(
     FrontierRow.job_id == bindparam("of_job"), FrontierRow.url_hash.in_(bindparam("of_urls", expanding=True))
+)
+_INSERT_UNLESS_KNOWN = (
+    postgresql.insert(FrontierRow).on_conflict_do_nothing(constraint="uq_frontier_url").returning(FrontierRow.url_hash)
 )
 _SETTLE = (
     update(FrontierRow)

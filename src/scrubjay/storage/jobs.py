@@ -11,7 +11,6 @@ from sqlalchemy import (
     String,
     and_,
     bindparam,
-    case,
     delete,
     exists,
     func,
@@ -22,7 +21,6 @@ from sqlalchemy import (
 from sqlalchemy.orm import Mapped, mapped_column
 
 from scrubjay.model.job import FINISHED_STATES, Job, JobPriority, JobRequest, JobState, LogState
-from scrubjay.storage.frontier_mail import FrontierMailRow
 from scrubjay.storage.repository import Base, Repository, TenantOwned, table_options
 from scrubjay.storage.types import EnumText, Id, Json, LongText, Name, UtcDateTime, partial_index
 from scrubjay.storage.workers import WorkerRow
@@ -91,22 +89,10 @@ class Jobs(Repository[Job]):
         return await self.every(JobRow.parent_id == job_id, order=[JobRow.id])
 
     async def delete(self, tenant_id: str, *identifier: str | int) -> bool:
-        """With its parts, and the links that were on their way between them: nobody else would."""
+        """Delete a job and its parts."""
         are_parts = and_(JobRow.tenant_id == tenant_id, JobRow.parent_id == str(identifier[0]))
-        mail = delete(FrontierMailRow).where(FrontierMailRow.job_id.in_(select(JobRow.id).where(are_parts)))
-        await self.connection.execute(mail)
         await self.connection.execute(delete(JobRow).where(are_parts))
         return await super().delete(tenant_id, *identifier)
-
-    async def running_by_worker(self, kinds: Collection[str]) -> Mapping[str, tuple[int, int]]:
-        """For each worker: how many jobs it runs, and how many of these are of the given kinds."""
-        of_kinds = func.sum(case((JobRow.kind.in_(kinds), 1), else_=0))
-        statement = (
-            select(JobRow.worker_id, func.count(), of_kinds)
-            .where(JobRow.state == JobState.RUNNING, JobRow.worker_id.is_not(None))
-            .group_by(JobRow.worker_id)
-        )
-        return {row[0]: (int(row[1]), int(row[2])) for row in await self.connection.execute(statement)}
 
     async def claim(
         self,

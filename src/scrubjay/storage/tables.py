@@ -14,7 +14,6 @@ from scrubjay.storage import (
     documents,
     embeddings,
     frontier,
-    frontier_mail,
     generations,
     hosts,
     inventory,
@@ -29,7 +28,7 @@ from scrubjay.storage import (
     plans,
     proxies,
     rules,
-    sharded_crawls,
+    shared_crawls,
     sign_ins,
     site_memories,
     tags,
@@ -45,7 +44,7 @@ from scrubjay.storage.repository import Base
 
 NOUNS = (
     tenants, keys, sign_ins, jobs, job_events, workers, collections, tags, rules, plans, operations,
-    ledger, configs, hosts, proxies, frontier, frontier_mail, sharded_crawls, documents, versions, document_logs,
+    ledger, configs, hosts, proxies, frontier, shared_crawls, documents, versions, document_logs,
     chunks, embeddings, outbox,
     watches, webhooks, deliveries, numbered_jobs, inventory, crawled_pages, site_memories,
     contents, generations, vocabulary, operation_items, turns, agents, discarded_bodies, audit_log,

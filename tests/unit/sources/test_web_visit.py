@@ -12,7 +12,6 @@ def plan_spec() -> CrawlSpec:
             "start_urls": ["https://own.example/"],
             "auth": {"type": "bearer", "secret": "s"},
             "headers": {"X-Token": "t"},
-            "shards": 4,
         }
     )
 
@@ -21,7 +20,7 @@ def test_addresses_of_the_plans_origin_come_first_because_credentials_go_to_the_
     spec = visiting(plan_spec(), [OTHER, OWN])
     assert spec.start_urls == (OWN, OTHER)
     assert spec.auth is not None
-    assert (spec.follow_links, spec.max_depth, spec.max_pages, spec.shards) == (False, 0, 2, 1)
+    assert (spec.follow_links, spec.max_depth, spec.max_pages) == (False, 0, 2)
 
 
 def test_addresses_of_other_origins_alone_get_no_credentials_and_no_headers() -> None:

@@ -21,9 +21,8 @@ from scrubjay.model.crawling import (
     CrawledPage,
     FrontierItem,
     FrontierStatus,
-    MailedLink,
     PageSeen,
-    ShardedCrawl,
+    SharedCrawl,
     SiteMemory,
 )
 from scrubjay.model.ids import new_id
@@ -43,7 +42,6 @@ from scrubjay.storage.document_logs import DocumentLogs
 from scrubjay.storage.documents import Documents
 from scrubjay.storage.embeddings import Embeddings
 from scrubjay.storage.frontier import Frontier
-from scrubjay.storage.frontier_mail import FrontierMail
 from scrubjay.storage.generations import Generations
 from scrubjay.storage.inventory import Responses, VectorStoreFiles, file_status
 from scrubjay.storage.job_events import JobEvents
@@ -56,7 +54,7 @@ from scrubjay.storage.operations import Operations
 from scrubjay.storage.outbox import Outbox
 from scrubjay.storage.plans import Plans
 from scrubjay.storage.repository import Repository
-from scrubjay.storage.sharded_crawls import ShardedCrawls
+from scrubjay.storage.shared_crawls import SharedCrawls
 from scrubjay.storage.sign_ins import SignIns
 from scrubjay.storage.site_memories import SiteMemories
 from scrubjay.storage.tables import metadata
@@ -350,22 +348,10 @@ def own_calls(family: Family) -> Mapping[type[Repository[Any]], Mapping[str, Cal
         await jobs.add(due)
         assert len(await jobs.claim("w", ["j", "k"], 5, LATER)) == 1
 
-    async def take_mail(mail: FrontierMail) -> None:
-        await mail.add(MailedLink(job_id="r", url="u", depth=1))
-        assert [link.url for link in await mail.take("r", 5)] == ["u"]
-        assert not await mail.is_there_any("r")
-
-    async def share_budget(crawls: ShardedCrawls) -> None:
+    async def share_budget(crawls: SharedCrawls) -> None:
         crawl = await Jobs(crawls.connection).add(replace(due, id=new_id("job")))
-        await crawls.add(ShardedCrawl(job_id=crawl.id))
+        await crawls.add(SharedCrawl(job_id=crawl.id))
         assert [await crawls.grant(crawl.id, 4, 5), await crawls.grant(crawl.id, 4, 5)] == [4, 1]
-
-    async def look_at_shards(crawls: ShardedCrawls) -> None:
-        crawl = await Jobs(crawls.connection).add(replace(due, id=new_id("job")))
-        part = await Jobs(crawls.connection).add(replace(due, id=new_id("job"), parent_id=crawl.id))
-        await crawls.add(ShardedCrawl(job_id=crawl.id, granted=7))
-        seen = await crawls.look(crawl.id)
-        assert ([job.id for job in seen.jobs], seen.mailed, seen.granted) == ([part.id], False, 7)
 
     async def lease_both_ways(frontier: Frontier) -> None:
         assert len(await frontier.lease(job_id, "l", **lease)) == 1
@@ -392,7 +378,6 @@ def own_calls(family: Family) -> Mapping[type[Repository[Any]], Mapping[str, Cal
             "lock": lambda jobs: jobs.lock(job_id),
             "find_by_unique_key": lambda jobs: jobs.find_by_unique_key("k"),
             "parts": lambda jobs: jobs.parts(job_id),
-            "running_by_worker": lambda jobs: jobs.running_by_worker(["j", "k"]),
             "claim": claim,
             "change": lambda jobs: jobs.change(job_id, error="x"),
             "change_held": lambda jobs: jobs.change_held(job_id, 0, new_events=1, error="x"),
@@ -421,7 +406,8 @@ def own_calls(family: Family) -> Mapping[type[Repository[Any]], Mapping[str, Cal
         },
         Frontier: {
             "add_new": lambda frontier: frontier.add_new([item], raise_scores=True),
-            "known": lambda frontier: frontier.known([job_id], ["h"]),
+            "known": lambda frontier: frontier.known(job_id, ["h"]),
+            "waiting_hosts": lambda frontier: frontier.waiting_hosts(job_id),
             "lease": lease_both_ways,
             "give_back": lambda frontier: frontier.give_back(job_id, ["h"]),
             "finish": lambda frontier: frontier.finish(job_id, "h", "l", FrontierStatus.COMPLETED),
@@ -429,19 +415,15 @@ def own_calls(family: Family) -> Mapping[type[Repository[Any]], Mapping[str, Cal
             "release": lambda frontier: frontier.release(job_id),
             "leased_hosts": lambda frontier: frontier.leased_hosts(job_id),
             "note_of": lambda frontier: frontier.note_of(job_id, "h"),
+            "pending_urls": lambda frontier: frontier.pending_urls(job_id, 5),
             "tally": lambda frontier: frontier.tally(job_id),
             "clear": lambda frontier: frontier.clear("x"),
         },
-        FrontierMail: {
-            "take": take_mail,
-            "is_there_any": lambda mail: mail.is_there_any(job_id),
-        },
-        ShardedCrawls: {
+        SharedCrawls: {
             "find_by_job": lambda crawls: crawls.find_by_job(job_id),
             "grant": share_budget,
             "give_back": lambda crawls: crawls.give_back("x", 3),
             "change": lambda crawls: crawls.change("x", is_over=True, roots=["u"]),
-            "look": look_at_shards,
         },
         Plans: {
             "take": lambda plans: plans.take(family.plan, "o", MOMENT, next_crawl_at=LATER),
@@ -712,7 +694,7 @@ async def test_rows_that_must_be_locked_are_locked_on_every_server(recorded: Seq
         "Documents.lease_due",
         "Watches.lease_due",
         "Outbox.unpublished",
-        "ShardedCrawls.grant",
+        "SharedCrawls.grant",
         "Webhooks.lock",
     }
     for each in locking:

@@ -13,7 +13,7 @@ from scrubjay.api.rag.crawls import ReportItemResponse, ToldRequest
 from scrubjay.api.rag.documents import TagName
 from scrubjay.api.rag.ids import CollectionRef
 from scrubjay.api.rag.schemas import RequestModel
-from scrubjay.model.crawl_spec import MAX_SHARDS, CrawlMode
+from scrubjay.model.crawl_spec import CrawlMode
 from scrubjay.model.job import FINISHED_STATES, Job, JobEvent, JobPriority, JobState, LoggedEvent
 from scrubjay.plans.report import ReportItem
 from scrubjay.queue.live import Told
@@ -41,9 +41,6 @@ class StartJobRequest(ToldRequest):
     max_articles_per_site: int = Field(25, strict=True, ge=1, le=100_000)
     concurrent_sites: int = Field(3, strict=True, ge=1, le=100)
     max_depth: int = Field(3, strict=True, ge=0, le=100)
-    shards: int | None = Field(
-        None, strict=True, ge=1, le=MAX_SHARDS, description="Parts that workers share out among them, by host."
-    )
     extraction: Extraction = "markdown"
     timeout: float = Field(30.0, ge=1, le=600, description="Seconds that one page may take.")
     user_agent: str | None = Field(None, min_length=1, max_length=500)
