@@ -429,6 +429,7 @@ def own_calls(family: Family) -> Mapping[type[Repository[Any]], Mapping[str, Cal
             "release": lambda frontier: frontier.release(job_id),
             "leased_hosts": lambda frontier: frontier.leased_hosts(job_id),
             "note_of": lambda frontier: frontier.note_of(job_id, "h"),
+            "pending_urls": lambda frontier: frontier.pending_urls([job_id], 5),
             "tally": lambda frontier: frontier.tally(job_id),
             "clear": lambda frontier: frontier.clear("x"),
         },
