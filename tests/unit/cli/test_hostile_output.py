@@ -7,10 +7,10 @@ import pytest
 from rich.console import Console
 
 from scrubjay.cli import crawl_view
-from scrubjay.cli.crawl_export import markdown_path
 from scrubjay.cli.extract import extract_file
 from scrubjay.model.job import Job, JobState
 from scrubjay.model.urls import parse_url
+from scrubjay.plans.sinks.export_files import markdown_path
 
 STEERING = "\x1b]0;owned\x07\x1b[31m"
 
