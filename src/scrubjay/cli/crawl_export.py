@@ -1,11 +1,14 @@
 """What a crawl brought, as files: a folder of Markdown, JSON lines, or a WARC."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from scrubjay.errors import InvalidRequest
 from scrubjay.model.job import Job
-from scrubjay.plans.sinks.export_files import appearing, front_matter, markdown_path, warc_record
+from scrubjay.plans.sinks.export_files import appearing, free_path, front_matter, warc_record
 from scrubjay.services.crawls import page_record
 
 if TYPE_CHECKING:
@@ -21,21 +24,22 @@ async def export_pages(
     if out is not None:
         counts[str(out)] = await _export_folder(jay, who, job, out)
     if jsonl is not None:
-        with appearing(jsonl) as file:
+        with _explained(jsonl), appearing(jsonl) as file:
             counts[str(jsonl)] = await _export_jsonl(jay, who, job, file)
     if warc is not None:
-        with appearing(warc) as file:
+        with _explained(warc), appearing(warc) as file:
             counts[str(warc)] = await _export_warc(jay, who, job, file, compressed=warc.suffix == ".gz")
     return counts
 
 
 async def _export_folder(jay: "Scrubjay", who: "Principal", job: Job, folder: Path) -> int:
-    written = 0
+    written, taken = 0, set[str]()
     async for page in jay.crawls.pages(who, job.id):
         record = page_record(page)
         if not record["success"] or record["duplicate"]:
             continue
-        with appearing(folder / markdown_path(page.url)) as file:
+        path = folder / free_path(page.url, taken)
+        with _explained(path), appearing(path) as file:
             file.write(front_matter(record).encode() + (record["markdown"] or "").encode("utf-8", "replace") + b"\n")
         written += 1
     return written
@@ -63,3 +67,11 @@ async def _export_warc(jay: "Scrubjay", who: "Principal", job: Job, file: IO[byt
             writer.write_record(warc_record(writer, page.url, body, page.changed_at, headers, page.status))
             written += 1
     return written
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise InvalidRequest(f"Cannot write {path}: {error.strerror}.", field="out") from error
