@@ -109,6 +109,11 @@ class Settings(BaseSettings):
         description="Where runs of plans leave their enumeration files; one folder that all processes can reach. "
         "Default: `$home/enumerations`.",
     )
+    export_folder: Path | None = Field(
+        None,
+        description="Where plans with an export write it, in a folder per plan; all processes must reach it. "
+        "Default: `$home/exports`.",
+    )
     extract_processes: int | None = Field(
         None, ge=1, le=64, description="Processes that turn pages into text. Default: one per core, at most 4."
     )
@@ -362,6 +367,10 @@ class Settings(BaseSettings):
     @property
     def resolved_enumeration_folder(self) -> Path:
         return self.enumeration_folder or self.home / "enumerations"
+
+    @property
+    def resolved_export_folder(self) -> Path:
+        return self.export_folder or self.home / "exports"
 
     @property
     def resolved_storage_folder(self) -> Path:

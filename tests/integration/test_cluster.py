@@ -216,8 +216,9 @@ async def test_pausing_resuming_and_cancelling_the_crawl_reach_every_slice(clust
         assert {part.state for part in slices} <= {JobState.CANCELLED, JobState.COMPLETED}
         assert set(site.counts.values()) == {1}
         assert not {part.id for part in slices} & {each.id for each in (await cluster.jay.jobs.page(cluster.who)).items}
-        with pytest.raises(Conflict, match="is a part of"):
-            await cluster.jay.jobs.make_request(cluster.who, slices[0].id, JobRequest.RETRY)
+        for part in slices[:1]:
+            with pytest.raises(Conflict, match="is a part of"):
+                await cluster.jay.jobs.make_request(cluster.who, part.id, JobRequest.RETRY)
         await cluster.jay.jobs.delete(cluster.who, job.id)
         assert await cluster.slices(job) == []
 

@@ -13,7 +13,8 @@ from tests.processes import WorkerProcesses
 from tests.site import Reply, Site, running_site
 
 from scrubjay.app import open_scrubjay
-from scrubjay.model.plan import OperationState
+from scrubjay.model.plan import ExportFormat, IngestionSettings, OperationState
+from scrubjay.plans.sinks.export import MANIFEST, read_manifest
 from scrubjay.settings import Settings
 
 OPERATIONS = 30
@@ -56,6 +57,25 @@ class ChangingSite:
             self._site.add(f"/{name}", Reply(article(name, "/", text=text), headers={"ETag": f'"{hash(text)}"'}))
 
 
+def exported(folder: Path) -> dict[str, str]:
+    """URL → text of every file of an export in Markdown. There are no other files, and no empty folders."""
+    files = read_manifest(folder)
+    assert {folder / file.path for file in files} | {folder / MANIFEST} == set(filter(Path.is_file, folder.rglob("*")))
+    assert all(any(path.iterdir()) for path in folder.rglob("*") if path.is_dir())
+    texts = {file.url: (folder / file.path).read_text().split("\n---\n\n", 1)[1].removesuffix("\n") for file in files}
+    assert len(texts) == len(files)
+    return texts
+
+
+async def export_begins(folder: Path) -> bool:
+    """Wait until the manifest names a file that is not finished, which is a moment before it is; False if none does."""
+    for _ in range(int(LONGEST_SECONDS * 1000)):
+        if (folder / MANIFEST).exists() and '"version":0' in (folder / MANIFEST).read_text():
+            return True
+        await asyncio.sleep(0.001)
+    return False
+
+
 @contextmanager
 def workers(settings: Settings, folder: Path) -> Iterator[WorkerProcesses]:
     running = WorkerProcesses(settings, folder)
@@ -84,11 +104,14 @@ async def test_thirty_runs_killed_at_random_moments_leave_exactly_what_the_site_
         with workers(chosen, tmp_path) as running:
             async with open_scrubjay(chosen) as jay:
                 planner = Planner(jay, await jay.access.open_as_admin(chosen.home))
-                plan = await planner.plan(site.url)
-                worker = running.start()
+                plan = await planner.plan(site.url, ingestion_settings=IngestionSettings(export=ExportFormat.MARKDOWN))
+                worker, unfinished = running.start(), 0
                 for number in range(OPERATIONS):
                     operation = await planner.start(plan)
-                    await asyncio.sleep(chance.uniform(0.0, LONGEST_SECONDS))
+                    if number % 2:
+                        await asyncio.sleep(chance.uniform(0.0, LONGEST_SECONDS))
+                    else:
+                        unfinished += await export_begins(jay.settings.resolved_export_folder / plan.id)
                     running.kill(worker)
                     worker = running.start()
                     ended = await planner.finish(plan, operation)
@@ -97,10 +120,13 @@ async def test_thirty_runs_killed_at_random_moments_leave_exactly_what_the_site_
                         pages.change()
                 said = await planner.documents(plan)
                 paths = await planner.paths(plan)
+                files = exported(jay.settings.resolved_export_folder / plan.id)
             running.kill(worker)
         async with open_scrubjay(chosen, searching=True) as jay:
             await Planner(jay, await jay.access.open_as_admin(chosen.home)).index_agrees()
     assert paths == {"/", *(f"/{name}" for name in pages.texts)}
+    assert files == said
+    assert unfinished > 3, "too few kills were in the middle of an export"
     for url, text in said.items():
         name = url.rsplit("/", 1)[1]
         if name:

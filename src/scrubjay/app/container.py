@@ -16,6 +16,7 @@ from scrubjay.plans.enumeration_file import EnumerationFiles
 from scrubjay.plans.retrieval import RunDependencies
 from scrubjay.plans.run import PlanRuns
 from scrubjay.plans.scheduler import PlanScheduler
+from scrubjay.plans.sinks.export import PlanExports
 from scrubjay.queue.kinds import JobKinds
 from scrubjay.queue.live import EventHub
 from scrubjay.services.access import Access
@@ -80,6 +81,7 @@ class Scrubjay:
         self.verbs = Verbs(self._load_verbs)
         self.tools_of_connectors = Tools(ground.crawler)
         self.enumeration_files = EnumerationFiles(self.settings.resolved_enumeration_folder, self.database)
+        self.exports = PlanExports(self.settings.resolved_export_folder, self.database, self.blobs, ground.texts)
         self.scheduler = PlanScheduler(self.database, ground.signals, self.enumeration_files)
         self.kinds = self._make_kinds()
         self.hub = EventHub(self.database, ground.signals)
@@ -104,7 +106,8 @@ class Scrubjay:
     def _runs(self) -> PlanRuns:
         ground = self._ground
         parts = RunDependencies(self.database, self.blobs, ground.crawler.pool, ground.ingester, ground.indexer)
-        return PlanRuns(parts, self.tools_of_connectors, self.enumeration_files, open_spool(self.settings.home))
+        spool = open_spool(self.settings.home)
+        return PlanRuns(parts, self.tools_of_connectors, self.enumeration_files, self.exports, spool)
 
     @cached_property
     def health(self) -> "Health":
@@ -130,7 +133,8 @@ class Scrubjay:
     def plans(self) -> "PlanService":
         from scrubjay.services.plans import PlanService
 
-        return PlanService(self.database, self.tools_of_connectors, self.jobs, self.scheduler, self.enumeration_files)
+        files, exports = self.enumeration_files, self.exports
+        return PlanService(self.database, self.tools_of_connectors, self.jobs, self.scheduler, files, exports)
 
     @cached_property
     def operations(self) -> "OperationService":

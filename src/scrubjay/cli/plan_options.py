@@ -100,6 +100,10 @@ PLAN_OPTIONS = (
     _flag(_CONTENT, "process_additions", "--additions/--no-additions", help="Take in what is new."),
     _flag(_CONTENT, "process_updates", "--updates/--no-updates", help="Take in what has changed."),
     _flag(_CONTENT, "store_original", "--originals/--no-originals", help="Keep files and pages as they came."),
+    _field(
+        _CONTENT, IngestionSettings, "export",
+        help="Write the documents to files after each run: none (the default), markdown, jsonl or warc.",
+    ),
     _flag(
         _CONTENT, "max_drain_tasks", "--drain-tasks", kind=int, min=1, max=64,
         help="Maximum number of objects read concurrently.",

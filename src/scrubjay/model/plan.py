@@ -42,6 +42,15 @@ class WebAuthType(StrEnum):
     BEARER_TOKEN = "BearerToken"  # noqa: S105 - the name of a kind, not a secret
 
 
+class ExportFormat(StrEnum):
+    """What a plan's documents are exported as after each run."""
+
+    NONE = "none"
+    MARKDOWN = "markdown"  # one file per document
+    JSONL = "jsonl"
+    WARC = "warc"  # the originals
+
+
 class Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -55,6 +64,7 @@ class IngestionSettings(Frozen):
     tags: tuple[str, ...] = ()
     chunking: dict[str, Any] | None = None
     keeps_documents: bool = True  # false: pages are crawled and kept, and become no documents
+    export: ExportFormat = ExportFormat.NONE
     keeps_files: bool = False  # the plan of a domain's source: items become files in a folder
 
     @property

@@ -26,7 +26,7 @@ class Findings:
     missing: list[LedgerState] = field(default_factory=list)
     returned: list[str] = field(default_factory=list)  # were missing, and are there again as they were
     unchanged: list[str] = field(default_factory=list)
-    unreadable: int = 0
+    unreadable: int = 0  # known keys that could not be read this time
     known: int = 0  # keys of the ledger that have documents
     doubtful: list[tuple[Row, LedgerState]] = field(default_factory=list)  # other fingerprints; not yet decided
 

@@ -17,6 +17,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from scrubjay.crawler.host_slice import SLICE_KIND
 from scrubjay.errors import (
+    BlobCorrupt,
+    BlobMissing,
     Conflict,
     JobCancelRequested,
     JobFailedForGood,
@@ -49,6 +51,7 @@ from scrubjay.plans.listing import SortedListing
 from scrubjay.plans.report import ItemOutcome, ItemTally, RunReport, is_failed_object, state_of
 from scrubjay.plans.retrieval import FolderSink, Retrieval, RunDependencies
 from scrubjay.plans.rules import read_destination
+from scrubjay.plans.sinks.export import PlanExports
 from scrubjay.plans.timing import SLICES_PER_DAY
 from scrubjay.queue.context import JobContext
 from scrubjay.queue.kinds import JobKind
@@ -87,6 +90,7 @@ class PlanRuns:
     parts: RunDependencies
     tools: Tools
     files: EnumerationFiles
+    exports: PlanExports
     spool_folder: Path | None = None
 
     @property
@@ -434,6 +438,8 @@ class _Run:
     async def _finish(self) -> Mapping[str, Any]:
         if self._sink is not None:
             await self._sink.finish(self._operation.id)
+        elif self._plan.ingestion_settings.keeps_documents:
+            await self._export()
         report, first = await self._report()
         failure = report.failure(self._plan.max_failed_share, first)
         if self._sink is not None and first is None and self._operation.is_complete:
@@ -533,6 +539,17 @@ class _Run:
         except OSError as error:
             self._say(f"The enumeration file could not be written: {error.strerror or error}.")
             return None
+
+    async def _export(self) -> None:
+        """Bring the plan's export in line with its documents."""
+        try:
+            message = await self._runs.exports.write(self._context, self._plan)
+        except OSError as error:
+            message = f"The export could not be written: {error.strerror or error}."
+        except (BlobMissing, BlobCorrupt) as error:
+            message = f"The export could not be written: {error.message}"
+        if message is not None:
+            self._say(message)
 
     async def _change(self, **changes: Any) -> None:
         async with self._context.transaction() as connection:

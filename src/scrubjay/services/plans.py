@@ -18,6 +18,8 @@ from scrubjay.model.job import Job, JobRequest, JobState
 from scrubjay.model.page import Page
 from scrubjay.model.patterns import UrlPattern
 from scrubjay.model.plan import (
+    ExportFormat,
+    IngestionSettings,
     Operation,
     Plan,
     PlanState,
@@ -33,6 +35,7 @@ from scrubjay.plans.begin import DOMAIN_KEY, PREVIEW_KIND, RunOptions, begin_run
 from scrubjay.plans.enumeration_file import EnumerationFiles
 from scrubjay.plans.freshness import SAMPLE, expected_staleness
 from scrubjay.plans.scheduler import PlanScheduler
+from scrubjay.plans.sinks.export import PlanExports
 from scrubjay.plans.timing import first_due, next_due
 from scrubjay.queue import control
 from scrubjay.queue.schedule import validate_cron
@@ -64,13 +67,20 @@ RANGES = {"max_drain_tasks": (1, 64), "retention_days": (0, 14), "max_failed_sha
 
 class PlanService:
     def __init__(
-        self, database: Database, tools: Tools, jobs: JobService, scheduler: PlanScheduler, files: EnumerationFiles
+        self,
+        database: Database,
+        tools: Tools,
+        jobs: JobService,
+        scheduler: PlanScheduler,
+        files: EnumerationFiles,
+        exports: PlanExports,
     ) -> None:
         self._database = database
         self._tools = tools
         self._jobs = jobs
         self._scheduler = scheduler
         self._files = files
+        self._exports = exports
 
     async def create(self, principal: Principal, values: PlanValues) -> Plan:
         """A new plan. It runs by itself as soon as it can, unless its schedule says otherwise."""
@@ -167,6 +177,8 @@ class PlanService:
         require(principal, Scope.WRITE)
         plan = await self.get(principal, plan_id)
         kind = await self._check(principal, values)
+        if plan.is_one_off and values.ingestion_settings.export is not ExportFormat.NONE:
+            raise _no_export(f"only for plans with a schedule; run `scrubjay plan keep {plan_id}` first")
         changed = replace(plan, **_own(values), repository_type=kind.name, updated_at=utc_now())
         before = plan.repository_settings if plan.repository_type == kind.name else {}
         settings = self._sealed(changed, kind, values.repository_settings, before)
@@ -219,6 +231,7 @@ class PlanService:
                 connection, principal, "plan.deleted", plan.id, name=plan.name, with_documents=with_documents
             )
         await asyncio.to_thread(self._files.remove_plan, plan.id)
+        await asyncio.to_thread(self._exports.remove_plan, plan.id)
         await self._jobs.tell()
 
     async def _remove_documents(self, plan: Plan) -> None:
@@ -342,6 +355,7 @@ class PlanService:
         if values.schedule.requests_per_day is not None and kind.name != RepositoryType.WEB:
             raise InvalidRequest("requests_per_day is for web sites only.", field="schedule.requests_per_day")
         settings, source = values.ingestion_settings, values.repository_settings
+        _check_export(settings)
         async with self._database.reading() as connection:
             if source.get("proxy_id") is not None:
                 await Proxies(connection).get(principal.tenant_id, str(source["proxy_id"]))
@@ -402,6 +416,17 @@ class PlanService:
 def check_name(name: str) -> None:
     if not name.strip() or len(name) > 255 or not name.isprintable():
         raise InvalidRequest("name must have 1 to 255 printable characters.", field="name")
+
+
+def _check_export(settings: IngestionSettings) -> None:
+    if settings.export is not ExportFormat.NONE and not settings.keeps_documents:
+        raise _no_export("only for plans that keep documents")
+    if settings.export is ExportFormat.WARC and not settings.store_original:
+        raise _no_export("warc needs the originals; let the plan keep them, or choose markdown or jsonl")
+
+
+def _no_export(reason: str) -> InvalidRequest:
+    return InvalidRequest(f"ingestion_settings.export: {reason}.", field="ingestion_settings.export")
 
 
 def _own(values: PlanValues) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from scrubjay.model.plan import Change, Fate, LedgerEntry, WorkState
 from scrubjay.storage.crawled_pages import CrawledPageRow
+from scrubjay.storage.documents import DocumentRow
 from scrubjay.storage.frontier import FrontierRow
 from scrubjay.storage.operation_items import OperationItemRow
 from scrubjay.storage.plans import PlanRow
@@ -31,6 +32,15 @@ class LedgerHistory(NamedTuple):
     last_seen_at: datetime
     unchanged_seconds: float
     change_intervals: tuple[float, ...]
+
+
+class HeldDocument(NamedTuple):
+    """Which version a document has."""
+
+    id: str
+    url: str
+    version: int
+    content_sha256: str
 
 
 class LedgerRow(Base):
@@ -139,6 +149,21 @@ class Ledger(Repository[LedgerEntry]):
             .group_by(LedgerRow.document_id)
         )
         return {str(document_id): str(holder) for document_id, holder in rows}
+
+    async def documents(self, plan_id: str) -> Sequence[HeldDocument]:
+        """Every document that the plan holds and that is not deleted, by id."""
+        held = select(LedgerRow.document_id).where(LedgerRow.plan_id == plan_id, LedgerRow.fate != Fate.RETIRED)
+        rows = await self.connection.execute(
+            select(DocumentRow.id, DocumentRow.url, DocumentRow.version, DocumentRow.content_sha256)
+            .where(
+                DocumentRow.id.in_(held),
+                DocumentRow.deleted_at.is_(None),
+                DocumentRow.is_purging.is_(False),
+                DocumentRow.version > 0,
+            )
+            .order_by(DocumentRow.id)
+        )
+        return [HeldDocument._make(row) for row in rows]
 
     async def release(self, document_ids: Collection[str]) -> None:
         """The documents have ended: no plan has them, not even a one-off plan."""

@@ -189,6 +189,7 @@ async def test_rm_asks_and_does_nothing_without_an_answer(desk: Desk) -> None:
         (("plan", "add", "{site}", "--secret-env", "password=NOWHERE"), "variable NOWHERE is not set"),
         (("plan", "add", "{site}", "--type", "feed", "--max-depth", "3"), "--max-depth is not for plans"),
         (("plan", "add", "{site}", "--type", "feed", "--budget", "99"), "--budget:"),
+        (("plan", "add", "{site}", "--export", "warc", "--no-originals"), "--export: warc needs the originals"),
         (("plan", "add", "{site}", "--jitter", "9999999w"), "--jitter must be a number"),
         (("plan", "add", "x" * 300), "SOURCE: This is not a web address"),
         (("plan", "add", "~nobody-at-all/notes"), "SOURCE: nobody knows the home folder"),
@@ -206,11 +207,14 @@ async def test_bad_input_is_one_sentence_that_names_the_option(
     the_sentence(await desk.run(*(each.format(site=desk.site.url) for each in arguments)), word)
 
 
-async def test_a_number_out_of_range_is_explained_and_exits_with_2(desk: Desk) -> None:
-    result = await desk.run("plan", "add", desk.site.url, "--max-depth", "500")
+@pytest.mark.parametrize(("option", "value"), [("--max-depth", "500"), ("--export", "pdf")])
+async def test_a_value_that_an_option_does_not_have_is_explained_and_exits_with_2(
+    desk: Desk, option: str, value: str
+) -> None:
+    result = await desk.run("plan", "add", desk.site.url, option, value)
 
     assert (result.returncode, result.stdout) == (2, "")
-    assert "--max-depth" in result.stderr
+    assert option in result.stderr
 
 
 # --- Changing things
@@ -224,7 +228,7 @@ async def test_edit_changes_what_is_given_and_secrets_are_never_shown(own_desk: 
 
     edited = await own_desk.json(
         "plan", "edit", "secretive", "--every", "2w", "--scope", "host", "--include", "", "--max-size", "0", "--delete",
-        "--set", "user_agent=jay/1", "--grace-runs", "2",
+        "--set", "user_agent=jay/1", "--grace-runs", "2", "--export", "markdown",
     )  # fmt: skip
 
     settings = edited["repository_settings"]
@@ -234,6 +238,7 @@ async def test_edit_changes_what_is_given_and_secrets_are_never_shown(own_desk: 
     assert (edited["runs"], edited["schedule"]["cron"]) == ("every 2 weeks", None)
     assert (edited["filter"]["maximum_size"], edited["deletion"]["grace_runs"]) == (None, 2)
     assert edited["ingestion_settings"]["collection_id"].startswith("coll_")
+    assert edited["ingestion_settings"]["export"] == "markdown"
     shown = await own_desk.good("plan", "show", plan)
     assert re.search(r"password +\(set\)", shown)
     assert SECRET not in shown

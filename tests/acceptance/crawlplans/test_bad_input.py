@@ -40,6 +40,7 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "IngestionSettings": (7, "x", [], True),
     "IngestionSettings.StoreInS3": ("true", 1),
     "IngestionSettings.IngestionRuleId": (7, "x" * 65),
+    "IngestionSettings.Export": ("pdf", 7, [], {}, True),
     "IngestionSettings.S3BucketName": (7, "x" * 3000),
     "RepositorySettings": (7, "x", [], True),
     "RepositorySettings.StartUrl": (

@@ -7,10 +7,10 @@ import pytest
 from rich.console import Console
 
 from scrubjay.cli import crawl_view
-from scrubjay.cli.crawl_export import markdown_path
 from scrubjay.cli.extract import extract_file
 from scrubjay.model.job import Job, JobState
 from scrubjay.model.urls import parse_url
+from scrubjay.plans.sinks.export_files import free_path, markdown_path
 
 STEERING = "\x1b]0;owned\x07\x1b[31m"
 
@@ -46,6 +46,26 @@ def test_odd_addresses_still_have_paths_of_their_own() -> None:
     urls = ["https://example.com/.%20../x", "https://example.com/_/x", "https://example.com/%20/x"]
 
     assert len({markdown_path(url) for url in urls}) == len(urls)
+
+
+def test_urls_whose_paths_are_equal_get_files_of_their_own_on_any_file_system() -> None:
+    pages = ["https://example.com/a", "https://example.com/a.html", "http://example.com/a", "https://example.com/A"]
+    taken: set[str] = set()
+
+    paths = [free_path(url, taken) for url in pages]
+
+    assert paths[0] == markdown_path(pages[0])
+    assert len({str(path).casefold() for path in paths}) == len(pages)
+    assert free_path(pages[0], taken) not in paths
+
+
+def test_no_name_is_longer_than_file_systems_allow(tmp_path: Path) -> None:
+    target = tmp_path / markdown_path("https://example.com/" + "\N{CJK UNIFIED IDEOGRAPH-20000}" * 100)
+
+    target.parent.mkdir()
+    target.write_text("text")
+
+    assert len(target.name.encode()) < 255
 
 
 @pytest.mark.parametrize("state", [JobState.PENDING, JobState.FAILED])

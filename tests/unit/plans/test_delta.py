@@ -128,7 +128,7 @@ async def test_every_kind_of_difference_is_told_apart() -> None:
         "unchanged": ["came back", "fewer validators", "same"],
         "returned": ["came back"],
         "missing": ["gone", "still missing"],
-        "unreadable": ["?", "?"],
+        "unreadable": ["?"],
     }
 
 

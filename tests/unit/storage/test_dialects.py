@@ -466,6 +466,7 @@ def own_calls(family: Family) -> Mapping[type[Repository[Any]], Mapping[str, Cal
             "owners": lambda ledger: ledger.owners(tenant_id, ["k"]),
             "other_holders": lambda ledger: ledger.other_holders(family.plan.id, ["d"], but=["k"]),
             "release": lambda ledger: ledger.release(["d"]),
+            "documents": lambda ledger: ledger.documents(family.plan.id),
             "put": lambda ledger: ledger.put([example(Ledger, family)]),
             "forget": lambda ledger: ledger.forget(family.plan.id, ["k"]),
             "set_fate": lambda ledger: ledger.set_fate(family.plan.id, ["k"], Fate.RETIRED, missing_runs=0),

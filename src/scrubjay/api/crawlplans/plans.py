@@ -15,6 +15,7 @@ from scrubjay.api.deps import Jay, Who, identifier
 from scrubjay.api.rag.schemas import field_values
 from scrubjay.model.plan import (
     DeletionSettings,
+    ExportFormat,
     FilterSettings,
     IngestionSettings,
     IntervalType,
@@ -37,18 +38,28 @@ class IngestionBody(WireRequest):
     store_in_s3: StrictBool = Field(True, description="Whether the bytes are kept, in Scrubjay's own store of bodies.")
     s3_bucket_name: Line = None
     collection_id: Reference = None
+    export: Annotated[ExportFormat | None, any_case(ExportFormat), Blankable] = Field(
+        None, description="Write the documents to files after each run. `warc` needs `StoreInS3`."
+    )
 
     @classmethod
     def of(cls, settings: IngestionSettings) -> "IngestionBody":
         values = settings.model_dump()
+        export = values.pop("export")
         return cls.model_construct(
-            store_in_s3=values.pop("store_original"), s3_bucket_name=values.pop("bucket_name"), **values
+            store_in_s3=values.pop("store_original"),
+            s3_bucket_name=values.pop("bucket_name"),
+            export=None if export is ExportFormat.NONE else export,
+            **values,
         )
 
     def settings(self) -> IngestionSettings:
         values = self.model_dump()
         return IngestionSettings(
-            store_original=values.pop("store_in_s3"), bucket_name=values.pop("s3_bucket_name"), **values
+            store_original=values.pop("store_in_s3"),
+            bucket_name=values.pop("s3_bucket_name"),
+            export=values.pop("export") or ExportFormat.NONE,
+            **values,
         )
 
 
