@@ -1,12 +1,13 @@
 """A crawl that several workers share, beside Scrapy with scrapy-redis, on one local site of many hosts.
 
-    python bench/cluster.py [--pages 3000] [--hosts 30] [--postgres URL] [--redis URL] [--polite-delay-ms 100]
+    python bench/cluster.py [--workers 1,2,4,8] [--quota 20] [--pages 1800] [--hosts 60] [--delay-ms 0]
 
-The site (`site_pages.py`) is served by nginx under many loopback addresses, with links from host to host. Its log is
-the judge: pages per second are pages answered with 200 between the first and the last request; a host was treated
+Each worker may use some percent of one core (cgroup v1 or v2); PostgreSQL, Redis and nginx may use what they want. The
+site (`site_pages.py`) is served by nginx under many loopback addresses, with links from host to host. Its log is the
+judge: pages per second are pages answered with 200 between the first and the last request; a host was treated
 politely when no request to it began before the one before had been answered and the delay was over, whoever asked.
-Every process introduces itself by a name of its own, so the log also tells who asked. CPU is that of whole process
-trees, without the database, Redis and nginx.
+Every process introduces itself by a name of its own, so the log also tells who asked. CPU is that of the workers while
+the crawl lasts. Efficiency is pages per second, divided by the number of workers, beside those of one worker.
 """
 
 import argparse
@@ -19,7 +20,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -29,8 +30,8 @@ from urllib.parse import urlsplit
 import psycopg
 import redis
 
+from cgroups import bases, quota_groups
 from crawl import LOG_FLUSH_SECONDS, make_peers
-from measure import Cost, measure
 from site_pages import BenchSite, write_site
 
 HERE = Path(__file__).resolve().parent
@@ -69,7 +70,7 @@ class Request:
 
 @dataclass
 class Result:
-    cost: Cost
+    cpu_seconds: float
     requests: list[Request] = field(default_factory=list)
     pages: Counter[str] = field(default_factory=Counter)
 
@@ -161,26 +162,42 @@ def fresh_database(url: str) -> Iterator[str]:
             connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
-def drive_scrubjay(arguments: Sequence[str]) -> None:
-    """Run inside of what is measured: start the workers, have one crawl done, stop them."""
-    home, workers, delay_ms, *starts = arguments
-    scrubjay = str(Path(sys.executable).parent / "scrubjay")
-    processes = [
-        subprocess.Popen(
-            [scrubjay, "--home", home, "worker"], env=os.environ | {"SCRUBJAY_CRAWL_USER_AGENT": f"worker-{number}"}
-        )
-        for number in range(int(workers))
-    ]
-    try:
-        asyncio.run(_crawl(Path(home), int(workers), int(delay_ms), starts))
-    finally:
-        for process in processes:
-            process.send_signal(signal.SIGTERM)
-        for process in processes:
-            process.wait(60)
+@contextmanager
+def started(
+    commands: Sequence[Sequence[str]], quota: int, log: Path, env: dict[str, str]
+) -> Iterator[Callable[[], float]]:
+    """Run each command in a group of its own; gives the CPU seconds that all of them have used so far."""
+    with quota_groups(len(commands), quota) as groups, log.open("wb") as output:
+        processes = [
+            subprocess.Popen(
+                group.command(command), stdout=output, stderr=output,
+                env=env | {"SCRUBJAY_CRAWL_USER_AGENT": f"worker-{number}"},
+            )
+            for number, (group, command) in enumerate(zip(groups, commands, strict=True))
+        ]  # fmt: skip
+        try:
+            yield lambda: sum(group.cpu_seconds for group in groups)
+        finally:
+            for process in processes:
+                if process.poll() is None:
+                    process.send_signal(signal.SIGTERM)
+            for process in processes:
+                process.wait(120)
 
 
-async def _crawl(home: Path, workers: int, delay_ms: int, starts: Sequence[str]) -> None:
+def run_scrubjay(options: argparse.Namespace, served: Served, workers: int, folder: Path) -> float:
+    home = folder / f"home-{workers}"
+    with fresh_database(options.postgres) as url:
+        env = {"SCRUBJAY_DATABASE_URL": url, "SCRUBJAY_CACHE_URL": options.redis, "SCRUBJAY_EXTRACT_PROCESSES": "1"}
+        env |= {"SCRUBJAY_ALLOWED_PRIVATE_NETWORKS": "127.0.0.0/8"}
+        os.environ.update(env)
+        command = [str(Path(sys.executable).parent / "scrubjay"), "--home", str(home), "worker"]
+        subprocess.run([command[0], "--home", str(home), "migrate"], check=True, stdout=subprocess.DEVNULL)
+        with started([command] * workers, options.quota, folder / f"scrubjay-{workers}.log", dict(os.environ)) as cpu:
+            return asyncio.run(_crawl(home, workers, options.delay_ms, served.starts, cpu))
+
+
+async def _crawl(home: Path, workers: int, delay_ms: int, starts: Sequence[str], cpu: Callable[[], float]) -> float:
     from scrubjay.app import open_scrubjay
     from scrubjay.model.crawl_spec import read_spec
     from scrubjay.model.job import FINISHED_STATES
@@ -194,97 +211,91 @@ async def _crawl(home: Path, workers: int, delay_ms: int, starts: Sequence[str])
                 if len(await Workers(connection).all()) == workers:
                     break
             await asyncio.sleep(0.1)
+        await asyncio.sleep(2)  # until their extraction processes have started
+        before = cpu()
         values = {"start_urls": list(starts), "max_pages": 1_000_000, "max_depth": 1000, "use_sitemaps": False}
         values |= {"delay_ms": delay_ms, "host_concurrency": 1, "concurrency": 64}
-        values["shards"] = 1 if workers == 1 else workers * int(os.environ["BENCH_SHARDS"])
         job = await jay.crawls.start(who, read_spec(values))
         while (job := await jay.jobs.get(who, job.id)).state not in FINISHED_STATES:
             await asyncio.sleep(0.1)
-        print(job.state, job.error, {name: (job.result or {}).get(name) for name in ("pages", "failed", "shards")})
+        used = cpu() - before
+        facts = {name: (job.result or {}).get(name) for name in ("pages", "failed", "slices")}
+        if job.error:
+            print(job.state, job.error, facts)
+        return used
 
 
-def drive_scrapy(arguments: Sequence[str]) -> None:
-    """The same for scrapy-redis: so many processes that share one queue."""
-    python, redis_url, folder, workers, delay_ms, *starts = arguments
-    with redis.Redis.from_url(redis_url) as client:
-        client.flushdb()
-        client.lpush("bench:start_urls", *starts)
-    spider = [python, str(HERE / "cluster_scrapy.py"), redis_url]
-    processes = [
-        subprocess.Popen([*spider, f"{folder}/scrapy-{number}.jsonl", f"scrapy-{number}", delay_ms])
-        for number in range(int(workers))
-    ]
-    for process in processes:
-        process.wait()
+def run_scrapy(options: argparse.Namespace, served: Served, workers: int, folder: Path) -> float:
+    """The same for scrapy-redis: processes that share one queue. Their start counts, which is little."""
+    python = make_peers(options.peers_venv)
+    subprocess.run([str(python), "-m", "pip", "install", "--quiet", "scrapy-redis"], check=True)
+    with redis.Redis.from_url(options.redis) as client:
+        client.lpush("bench:start_urls", *served.starts)
+    spider = [str(python), str(HERE / "cluster_scrapy.py"), options.redis]
+    delay = str(options.delay_ms)
+    commands = [[*spider, f"{folder}/{workers}-{number}.jsonl", f"scrapy-{number}", delay] for number in range(workers)]
+    with started(commands, options.quota, folder / f"scrapy-{workers}.log", dict(os.environ)) as cpu:
+        last, quiet = 0, 0
+        while quiet < 20:  # its processes wait for more for some seconds, which is not counted
+            time.sleep(1)
+            now = len(served.requests())
+            last, quiet = (now, 0) if now != last else (now, quiet + 1)
+        return cpu()
 
 
-def run(options: argparse.Namespace, served: Served, subject: str, workers: int, delay_ms: int, folder: Path) -> Result:
+def run(options: argparse.Namespace, served: Served, subject: str, workers: int, folder: Path) -> Result:
     before = len(served.requests())
-    log = folder / f"{subject}-{workers}-{delay_ms}.log"
-    driver = [sys.executable, str(HERE / "cluster.py"), f"--drive-{subject}"]
     with redis.Redis.from_url(options.redis) as client:
         client.flushdb()
-    if subject == "scrapy":
-        python = make_peers(options.peers_venv)
-        subprocess.run([str(python), "-m", "pip", "install", "--quiet", "scrapy-redis"], check=True)
-        given = [str(python), options.redis, str(folder), str(workers), str(delay_ms), *served.starts]
-        cost = measure([*driver, *given], timeout_seconds=options.timeout, log=log)
-    else:
-        home = folder / f"home-{workers}-{delay_ms}"
-        with fresh_database(options.postgres) as url:
-            env = os.environ | {"SCRUBJAY_DATABASE_URL": url, "SCRUBJAY_CACHE_URL": options.redis}
-            env |= {"SCRUBJAY_ALLOWED_PRIVATE_NETWORKS": "127.0.0.0/8", "SCRUBJAY_EXTRACT_PROCESSES": "1"}
-            env |= {"BENCH_SHARDS": str(options.shards)}
-            given = [str(home), str(workers), str(delay_ms), *served.starts]
-            cost = measure([*driver, *given], timeout_seconds=options.timeout, log=log, env=env)
-    if cost.exit_code != 0:
-        print(f"{subject} ended with {cost.exit_code}:\n" + "\n".join(log.read_text().splitlines()[-10:]))
-    return Result(cost, served.requests()[before:])
+    cpu_seconds = {"scrubjay": run_scrubjay, "scrapy": run_scrapy}[subject](options, served, workers, folder)
+    return Result(cpu_seconds, served.requests()[before:])
 
 
-def show(name: str, result: Result, served: Served, delay_ms: int) -> None:
+def show(subject: str, workers: int, result: Result, first: Result, served: Served, delay_ms: int) -> None:
     pages, twice = len(result.pages), sum(count > 1 for count in result.pages.values())
     overlapping, early = result.impolite(delay_ms / 1000)
+    rate, alone = (len(each.pages) / max(0.001, each.seconds) for each in (result, first))
     print(
-        f"{name:<26}{pages:>7}{twice:>7}{result.seconds:>9.1f}{pages / max(0.001, result.seconds):>9.1f}"
-        f"{1000 * result.cost.cpu_seconds / max(1, pages):>13.1f}{overlapping:>13}{early:>8}{result.changes:>10}"
+        f"{subject + ' × ' + str(workers):<16}{pages:>7}{twice:>7}{result.seconds:>9.1f}{rate:>9.1f}"
+        f"{rate / workers / alone:>12.2f}{1000 * result.cpu_seconds / max(1, pages):>13.1f}{overlapping:>13}{early:>8}"
         + ("" if pages >= 0.99 * served.expected else f"   INCOMPLETE: {served.expected} expected"),
         flush=True,
     )
 
 
 def main() -> None:
-    if len(sys.argv) > 1 and sys.argv[1].startswith("--drive-"):
-        {"--drive-scrubjay": drive_scrubjay, "--drive-scrapy": drive_scrapy}[sys.argv[1]](sys.argv[2:])
-        return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pages", type=int, default=3000)
-    parser.add_argument("--hosts", type=int, default=30)
+    parser.add_argument("--pages", type=int, default=1800)
+    parser.add_argument("--hosts", type=int, default=60)
+    parser.add_argument("--workers", type=lambda text: [int(each) for each in text.split(",")], default=[1, 2, 4, 8])
+    parser.add_argument("--quota", type=int, default=20, help="percent of one core for each worker")
     parser.add_argument("--subjects", type=lambda text: text.split(","), default=["scrubjay", "scrapy"])
-    parser.add_argument("--shards", type=int, default=2, help="for each worker, where there are several")
-    parser.add_argument("--polite-delay-ms", type=int, default=100, help="of the runs that show politeness")
+    parser.add_argument("--delay-ms", type=int, default=0, help="between two requests to a host")
     parser.add_argument("--postgres", default="postgresql://postgres@127.0.0.1:5432/postgres")
     parser.add_argument("--redis", default="redis://127.0.0.1:6379/15", help="a database that may be emptied")
-    parser.add_argument("--timeout", type=float, default=1800)
     parser.add_argument("--peers-venv", type=Path, default=Path.home() / ".cache" / "scrubjay-bench" / "peers")
     options = parser.parse_args()
+    if not bases():
+        print("Skipped: no cgroup with a CPU controller can be written here.")
+        return
     with (
         tempfile.TemporaryDirectory(prefix="sj-bench-") as name,
         nginx(folder := Path(name), options.hosts, options.pages) as served,
     ):
         print(
-            f"{served.expected} pages on {options.hosts} hosts, {os.cpu_count()} cores; one request to a host at a time"
+            f"{served.expected} pages on {options.hosts} hosts, one request to a host at a time, delay "
+            f"{options.delay_ms} ms; {options.quota} % of a core for each worker, {os.cpu_count()} cores"
         )
         print(
-            f"{'':<26}{'pages':>7}{'twice':>7}{'seconds':>9}{'pages/s':>9}{'CPU ms/page':>13}{'overlapping':>13}"
-            f"{'early':>8}{'changes':>10}"
+            f"{'':<16}{'pages':>7}{'twice':>7}{'seconds':>9}{'pages/s':>9}{'efficiency':>12}{'CPU ms/page':>13}"
+            f"{'overlapping':>13}{'early':>8}"
         )
-        for delay_ms in (0, options.polite_delay_ms):
-            for subject, workers in (("scrubjay", 1), ("scrubjay", 2), ("scrapy", 2)):
-                if subject not in options.subjects or (delay_ms and workers == 1):
-                    continue
-                result = run(options, served, subject, workers, delay_ms, folder)
-                show(f"{subject} × {workers}, delay {delay_ms} ms", result, served, delay_ms)
+        for subject in options.subjects:
+            first: Result | None = None
+            for workers in options.workers:
+                result = run(options, served, subject, workers, folder)
+                first = first or result
+                show(subject, workers, result, first, served, options.delay_ms)
 
 
 if __name__ == "__main__":

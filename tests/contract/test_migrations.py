@@ -40,7 +40,12 @@ pytestmark = pytest.mark.slow  # minutes with their like: `make test-all` runs t
 REVISIONS = schema.known_revisions()
 HEAD = REVISIONS[-1]
 PATIENCE_SECONDS = 60
-NEVER_USED = {"schedules", "ingest_queue"}  # tables that were dropped, and hold nothing to carry over
+DROPPED = {
+    "ingest_queue",
+    "schedules",
+    "frontier_mail",
+    "sharded_crawls",
+}  # what they held is elsewhere, or was never read
 RECOMPUTED = {"natural_key"}  # by migration 0016, of what makes a document the same one
 MOMENT = datetime(2024, 2, 29, 23, 59, 59, tzinfo=UTC)
 UPGRADE = """
@@ -187,7 +192,7 @@ async def test_an_older_database_is_upgraded_with_what_it_holds(database: Databa
     assert await schema.current_revision(database) == HEAD
     assert await in_database(database, differences) == []
     after = await in_database(database, contents)
-    assert before.keys() - after.keys() <= NEVER_USED
+    assert before.keys() - after.keys() <= DROPPED
     for table, row in before.items():
         for name in (row.keys() & after.get(table, {}).keys()) - RECOMPUTED:
             assert after[table][name] == row[name], f"{table}.{name}"
@@ -371,6 +376,36 @@ async def test_a_step_that_was_killed_in_its_middle_is_repeated(database: Databa
     )
     await schema.upgrade(database)
     assert await in_database(database, differences) == []
+
+
+async def test_the_frontiers_of_a_crawl_in_shards_become_one(database: Database) -> None:
+    await schema.upgrade(database, "0017")
+
+    def fill_up(connection: Connection) -> None:
+        add(connection, "tenants", id="ten_1", name="t")
+        add(connection, "jobs", id="crawl", tenant_id="ten_1", kind="crawl", payload={}, state="paused", priority=1)
+        for shard, status in (("one", "leased"), ("two", "completed")):
+            add(connection, "jobs", id=shard, tenant_id="ten_1", kind="crawl_shard", payload={}, state="paused",
+                priority=1, parent_id="crawl", unique_key=None)  # fmt: skip
+            add(connection, "frontier", id=len(shard + status), job_id=shard, url_hash=hash_url(f"{PAGE}/{shard}"),
+                url=f"{PAGE}/{shard}", host="a.org", status=status)  # fmt: skip
+        for number, url in enumerate((f"{PAGE}/three", f"{PAGE}/two")):
+            add(connection, "frontier_mail", id=f"mail{number}", job_id="two", url=url, depth=1)
+
+    await in_database(database, fill_up)
+    await schema.require_current(database, auto_migrate=True)
+
+    def read(connection: Connection) -> tuple[Any, Any]:
+        urls = connection.execute(text("SELECT job_id, url, status FROM frontier ORDER BY url")).all()
+        return [tuple(row) for row in urls], connection.execute(text("SELECT id FROM jobs")).scalars().all()
+
+    urls, jobs = await in_database(database, read)
+    assert urls == [
+        ("crawl", f"{PAGE}/one", "leased"),
+        ("crawl", f"{PAGE}/three", "pending"),
+        ("crawl", f"{PAGE}/two", "completed"),
+    ]
+    assert jobs == ["crawl"]
 
 
 @pytest.mark.postgres

@@ -107,6 +107,8 @@ class CrawlFrontier:
         # Beyond this, more URLs of a host would only wait in memory and keep those of other hosts out of it.
         several_hosts = spec.extent in (Extent.DOMAIN, Extent.ANYWHERE) or len(spec.start_urls) > 1
         self._host_window = min(self.window, 4 * spec.host_concurrency) if several_hosts else self.window
+        if slice_ is not None:  # its hosts keep nobody else waiting, and fewer batches cost less
+            self._host_window = min(self.window, 16 * spec.host_concurrency)
         if self.keeps_order:
             self._host_window = min(self.window, spec.host_concurrency)
         self._at_once = max(FEWEST_AT_ONCE, self._host_window // 4) if several_hosts else self.window

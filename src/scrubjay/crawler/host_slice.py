@@ -15,7 +15,7 @@ from scrubjay.storage.shared_crawls import SharedCrawls
 
 SLICE_KIND = "crawl_slice"
 SLICE_PAGES = 500
-SLICE_SECONDS = 5.0
+SLICE_SECONDS = 10.0
 LINGER_SECONDS = 0.5  # how long a slice without work waits for links that others find
 LINGER_LOOK_SECONDS = 0.1
 MOST_GRANTED = 500

@@ -218,6 +218,7 @@ class WebCrawl:
             await sliced.budget.give_back(connection, self.tally.fetched)
             sliced.home = None
             await self._remember(connection)
+        sliced.is_finished = False  # slices may use what was given back
         self._frontier.hosts, self._context.rests = frozenset(), True
 
     async def _look_at_slices(self, sliced: SlicedCrawl) -> None:
