@@ -130,7 +130,7 @@ class SlicedCrawl:
 
     async def look(self, busy: Collection[str]) -> SliceNews:
         """Read how far the slices are. `busy` hosts have requests of this job under way."""
-        news, crawl_id = SliceNews(), self._context.job.id
+        news, crawl_id, began_at = SliceNews(), self._context.job.id, time.monotonic()
         async with self._database.reading() as connection:
             workers = await Workers(connection).count()
             if not self.is_active and workers < 2 and not self._always:
@@ -142,8 +142,8 @@ class SlicedCrawl:
             shared = await SharedCrawls(connection).find_by_job(crawl_id)
             behind = {p.id: told for p in self._parts if (told := self._relayed.get(p.id, 0)) < p.event_count}
             news.events = list(await JobEvents(connection).after_each(behind, EVENTS_AT_ONCE)) if behind else []
-        # Not more often than the look itself allows: a large frontier takes long to search.
-        self._looked_at = time.monotonic()
+        now = time.monotonic()
+        self._looked_at = now + (now - began_at)  # a large frontier takes long to search
         relayed = self._relayed | {event.job_id: event.sequence for event in news.events}
         for part in self._parts:
             if part.state is JobState.FAILED:
@@ -213,7 +213,7 @@ class SlicedCrawl:
         crawl_id = self._context.job.id
         if news.begins:
             self._roots = list(roots)
-            await SharedCrawls(connection).add(SharedCrawl(job_id=crawl_id, granted=under_way, roots=self._roots))
+            await SharedCrawls(connection).begin(SharedCrawl(job_id=crawl_id, granted=under_way, roots=self._roots))
             self.budget.granted = under_way
             self.is_active = self._context.has_parts = True
         elif news.roots or list(roots) != self._roots[: len(roots)]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import ForeignKey, select, update
+from sqlalchemy import ForeignKey, delete, select, update
 from sqlalchemy.orm import Mapped, mapped_column
 
 from scrubjay.model.crawling import SharedCrawl
@@ -25,6 +25,11 @@ class SharedCrawls(Repository[SharedCrawl]):
     model = SharedCrawl
     noun = "shared crawl"
     key = ("job_id",)
+
+    async def begin(self, crawl: SharedCrawl) -> None:
+        """Add a crawl, in place of what an earlier try of its job left."""
+        await self.connection.execute(delete(SharedCrawlRow).where(SharedCrawlRow.job_id == crawl.job_id))
+        await self.add(crawl)
 
     async def find_by_job(self, job_id: str) -> SharedCrawl | None:
         return await self.find(SharedCrawlRow.job_id == job_id)

@@ -348,6 +348,14 @@ def own_calls(family: Family) -> Mapping[type[Repository[Any]], Mapping[str, Cal
         await jobs.add(due)
         assert len(await jobs.claim("w", ["j", "k"], 5, LATER)) == 1
 
+    async def begin_sharing(crawls: SharedCrawls) -> None:
+        crawl = await Jobs(crawls.connection).add(replace(due, id=new_id("job")))
+        for granted in (3, 5):
+            await crawls.begin(SharedCrawl(job_id=crawl.id, granted=granted))
+        found = await crawls.find_by_job(crawl.id)
+        assert found is not None
+        assert found.granted == 5
+
     async def share_budget(crawls: SharedCrawls) -> None:
         crawl = await Jobs(crawls.connection).add(replace(due, id=new_id("job")))
         await crawls.add(SharedCrawl(job_id=crawl.id))
@@ -421,6 +429,7 @@ def own_calls(family: Family) -> Mapping[type[Repository[Any]], Mapping[str, Cal
         },
         SharedCrawls: {
             "find_by_job": lambda crawls: crawls.find_by_job(job_id),
+            "begin": begin_sharing,
             "grant": share_budget,
             "give_back": lambda crawls: crawls.give_back("x", 3),
             "change": lambda crawls: crawls.change("x", is_over=True, roots=["u"]),
