@@ -14,6 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from scrubjay.storage.shared_crawls import SharedCrawls
 
 SLICE_KIND = "crawl_slice"
+SLICES_PER_WORKER = 2  # at once; a crawl makes as many for each worker, so all workers have the same number
 SLICE_PAGES = 500
 SLICE_SECONDS = 10.0
 LINGER_SECONDS = 0.5  # how long a slice without work waits for links that others find

@@ -15,7 +15,7 @@ from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from scrubjay.crawler.host_slice import SLICE_KIND, PageBudget
+from scrubjay.crawler.host_slice import SLICE_KIND, SLICES_PER_WORKER, PageBudget
 from scrubjay.crawler.tally import CrawlTally, sum_counts
 from scrubjay.errors import Conflict, JobFailedForGood, JobHandedBack, JobPauseRequested
 from scrubjay.model.crawl_spec import CrawlMode, CrawlSpec, CrawlStrategy
@@ -33,7 +33,6 @@ from scrubjay.telemetry.tracing import TRACEPARENT
 
 LOOK_SECONDS = 0.25
 BEGIN_SECONDS = 0.5  # a crawl that ends sooner is not shared
-SLICES_PER_WORKER = 2
 MAX_SLICE_HOSTS = 64
 SETTLE_LOOK_SECONDS = 0.1
 SETTLE_SECONDS = 30.0

@@ -15,7 +15,7 @@ from typing import Any
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from scrubjay.crawler.host_slice import SLICE_KIND
+from scrubjay.crawler.host_slice import SLICE_KIND, SLICES_PER_WORKER
 from scrubjay.errors import (
     BlobCorrupt,
     BlobMissing,
@@ -97,7 +97,7 @@ class PlanRuns:
     def kinds(self) -> tuple[JobKind, ...]:
         return (
             JobKind(name=KIND, handler=self.run),
-            JobKind(name=SLICE_KIND, handler=self.run_slice, is_shared_out=True, notifies=False),
+            JobKind(name=SLICE_KIND, handler=self.run_slice, worker_limit=SLICES_PER_WORKER, notifies=False),
             JobKind(name=PREVIEW_KIND, handler=self.preview, max_retries=0, is_waited_for=True, notifies=False),
         )
 

@@ -18,7 +18,6 @@ class JobKind:
     handler: Handler
     max_retries: int = 3
     worker_limit: int | None = None  # at most so many of this kind at once in one worker
-    is_shared_out: bool = False  # workers take as many of this kind as others have, as far as that is possible
     is_waited_for: bool = False  # it is short and somebody waits: it need not wait for crawls to end
     notifies: bool = True  # its end is told to those who listen; not where somebody waits for the result anyway
 
@@ -57,10 +56,6 @@ class JobKinds:
     @property
     def waited_for(self) -> frozenset[str]:
         return frozenset(kind.name for kind in self._kinds.values() if kind.is_waited_for)
-
-    @property
-    def shared_out(self) -> frozenset[str]:
-        return frozenset(kind.name for kind in self._kinds.values() if kind.is_shared_out)
 
     def __iter__(self):  # type: ignore[no-untyped-def]
         return iter(self._kinds.values())

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from scrubjay.crawler.sliced_crawl import MAX_SLICE_HOSTS, SLICES_PER_WORKER, SlicedCrawl, can_be_shared
+from scrubjay.crawler.host_slice import SLICES_PER_WORKER
+from scrubjay.crawler.sliced_crawl import MAX_SLICE_HOSTS, SlicedCrawl, can_be_shared
 from scrubjay.model.crawl_spec import CrawlSpec, read_spec
 from scrubjay.model.job import Job
 from scrubjay.queue.context import JobContext

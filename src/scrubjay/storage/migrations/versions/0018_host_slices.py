@@ -54,7 +54,7 @@ def upgrade() -> None:
 def _merge_shards(connection: sa.Connection) -> None:
     """Give the frontiers of shards, and links that were on their way between them, to the jobs of their crawls."""
     shards = connection.execute(sa.text("SELECT id, parent_id FROM jobs WHERE kind = 'crawl_shard'"))
-    parents: dict[str, str] = {row.id: row.parent_id for row in shards}
+    parents = {row.id: row.parent_id for row in shards}
     for shard, parent in parents.items():
         # A host had one shard, so no URL is in two of these frontiers.
         connection.execute(
