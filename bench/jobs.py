@@ -66,8 +66,8 @@ async def run_scrubjay(database_url: str | None, jobs: int) -> dict[str, float]:
     from scrubjay.model.job import Job
     from scrubjay.model.tenant import DEFAULT_TENANT_ID, Tenant
     from scrubjay.queue import control
-    from scrubjay.queue.engine import JobEngine
     from scrubjay.queue.kinds import JobKind, JobKinds
+    from scrubjay.queue.opening import open_engine
     from scrubjay.queue.signals import JobSignals
     from scrubjay.settings import Settings
     from scrubjay.storage.cache import open_cache
@@ -88,7 +88,7 @@ async def run_scrubjay(database_url: str | None, jobs: int) -> dict[str, float]:
             await Tenants(connection).add(Tenant(id=DEFAULT_TENANT_ID, name="default"))
         signals = JobSignals(cache)
         kinds = JobKinds(JobKind(name="noop", handler=noop))
-        engine = JobEngine(settings, database, signals, kinds, alone=True)
+        engine = open_engine(settings, database, signals, kinds)
         await engine.start()
 
         async def submit() -> str:
