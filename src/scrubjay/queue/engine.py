@@ -96,6 +96,7 @@ class JobEngine(ABC):
         self._tasks: dict[RunKey, asyncio.Task[None]] = {}
         self._loops: list[asyncio.Task[None]] = []
         self._freed = asyncio.Event()
+        self._care_seconds = CARE_SECONDS
         self._stopping = False
         self._giving_up = False
         self._seen_alive: dict[str, tuple[Any, float]] = {}
@@ -163,7 +164,7 @@ class JobEngine(ABC):
                 log.exception("worker loop failed; trying again", loop=loop.__name__)
             await asyncio.sleep(1)
 
-    def _start(self, job: Job) -> None:
+    def _start(self, job: Job) -> tuple[JobContext, asyncio.Task[None]]:
         key = (job.id, job.run)
         context = self._running[key] = JobContext(job, self._database, self._signals, is_unheard=self._is_unheard)
         context.note("job.started", run=job.run)
@@ -181,6 +182,7 @@ class JobEngine(ABC):
             self._freed.set()
 
         task.add_done_callback(_forget)
+        return context, task
 
     async def _carry(self, context: JobContext) -> None:
         try:
@@ -322,12 +324,16 @@ class JobEngine(ABC):
         next_tidy = 0.0
         self._seen_alive.clear()  # while nobody could look, nobody was silent
         while not self._stopping:
-            await self._bury_silent_workers()
+            await self._repair()
             await self._even_out()
             if time.monotonic() >= next_tidy:
                 next_tidy = time.monotonic() + TIDY_SECONDS
                 await self._tidy()
-            await asyncio.sleep(CARE_SECONDS)
+            await asyncio.sleep(self._care_seconds)
+
+    async def _repair(self) -> None:
+        """Put the queue right after what a process left behind."""
+        await self._bury_silent_workers()
 
     async def _bury_silent_workers(self) -> None:
         """A worker is gone when its heartbeat stood still for long enough by our own clock.

@@ -9,4 +9,8 @@ from scrubjay.storage.database import Database
 
 
 def open_engine(settings: Settings, database: Database, signals: JobSignals, kinds: JobKinds) -> JobEngine:
+    if database.dialect == "postgresql":
+        from scrubjay.queue.cluster import ClusterEngine  # a quarter of a second that other databases need not pay
+
+        return ClusterEngine(settings, database, signals, kinds)
     return EmbeddedEngine(settings, database, signals, kinds)

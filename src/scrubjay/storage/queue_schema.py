@@ -1,0 +1,77 @@
+"""Procrastinate's own tables, in the schema `procrastinate` of a PostgreSQL database. The library brings the SQL.
+
+A comment on the schema records its version, so that `scrubjay migrate` also follows an upgrade of the library.
+"""
+
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+from sqlalchemy import Connection, text
+
+from scrubjay.errors import ConfigurationError, StartupError
+from scrubjay.storage.deferral import QUEUE_SCHEMA, defer_pending
+
+_COMMENT = "Created by Scrubjay: Procrastinate "
+
+
+def read_queue_version(connection: Connection) -> str | None:
+    """The version of Procrastinate's tables; None where there are none yet."""
+    if connection.execute(text("SELECT to_regnamespace(:name)::text"), {"name": QUEUE_SCHEMA}).scalar() is None:
+        return None
+    comment = text("SELECT obj_description(CAST(:name AS regnamespace), 'pg_namespace')")
+    version = str(connection.execute(comment, {"name": QUEUE_SCHEMA}).scalar() or "")
+    if not version.startswith(_COMMENT):
+        raise StartupError(
+            f"The schema '{QUEUE_SCHEMA}' of this database belongs to another application; "
+            "give Scrubjay a database of its own."
+        )
+    return version.removeprefix(_COMMENT)
+
+
+def installed_queue_version() -> str:
+    """The version of the tables that the installed library works with."""
+    return _version(_migrations()[-1])
+
+
+def upgrade_queue(connection: Connection) -> None:
+    """Create Procrastinate's tables and defer the jobs that are pending, or bring existing tables up to date."""
+    current = read_queue_version(connection)
+    if current is None:
+        connection.execute(text(f"CREATE SCHEMA {QUEUE_SCHEMA}"))
+        scripts = [_folder() / "schema.sql"]
+    else:
+        scripts = [script for script in _migrations() if _version(script) > current]
+    connection.execute(text(f"SET LOCAL search_path TO {QUEUE_SCHEMA}"))
+    for script in scripts:
+        _run_script(connection, script.read_text(encoding="utf-8"))
+    connection.execute(text("SET LOCAL search_path TO DEFAULT"))
+    # Our connections do not have the schema in their search path, and the function names its table without it.
+    connection.execute(
+        text(f"ALTER FUNCTION {QUEUE_SCHEMA}.procrastinate_defer_jobs_v1 SET search_path = {QUEUE_SCHEMA}, pg_temp")
+    )
+    connection.execute(text(f"COMMENT ON SCHEMA {QUEUE_SCHEMA} IS '{_COMMENT}{installed_queue_version()}'"))
+    if current is None:
+        defer_pending(connection)
+
+
+def _run_script(connection: Connection, script: str) -> None:
+    """Many statements at once, inside the current transaction: SQLAlchemy would prepare them as one."""
+    driver = connection.connection.dbapi_connection
+    driver.run_async(lambda asyncpg: asyncpg.execute(script))  # type: ignore[union-attr]
+
+
+def _migrations() -> Sequence[Path]:
+    return sorted((_folder() / "migrations").glob("[0-9]*.sql"))
+
+
+def _version(script: Path) -> str:
+    return script.name.split("_", 1)[0]
+
+
+def _folder() -> Path:
+    """Found without importing the library: most commands only defer jobs."""
+    package = find_spec("procrastinate")
+    if package is None or package.origin is None:
+        raise ConfigurationError("Procrastinate is not installed; run: pip install 'scrubjay[postgres]'.")
+    return Path(package.origin).parent / "sql"
