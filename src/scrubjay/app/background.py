@@ -24,7 +24,9 @@ async def start_indexing(ground: Ground, stack: AsyncExitStack) -> None:
 
 async def start_working(ground: Ground, jay: Scrubjay, stack: AsyncExitStack, *, keeping_time: bool) -> None:
     remove_old_job_records(ground.settings.home)
-    engine = open_engine(ground.settings, ground.database, ground.signals, jay.kinds)
+    # A command runs the job that it submits, whatever the workers of this machine are for.
+    settings = ground.settings if keeping_time else ground.settings.model_copy(update={"worker_queues": ()})
+    engine = open_engine(settings, ground.database, ground.signals, jay.kinds)
     publisher = Publisher(ground.database, ground.settings.webhook_retention_days)
     if keeping_time:
         await _start_all(ground, jay, engine, publisher, stack)

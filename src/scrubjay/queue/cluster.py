@@ -61,9 +61,9 @@ class ClusterEngine(JobEngine):
 
     def _split_into_pools(self) -> Sequence[tuple[Sequence[str], int]]:
         """Queues, which are named after kinds, and how many of their jobs run at once."""
-        limited = [kind for kind in self.kinds if kind.worker_limit is not None]
-        short = [kind.name for kind in self.kinds if kind.is_waited_for and kind not in limited]
-        other = [kind.name for kind in self.kinds if not kind.is_waited_for and kind not in limited]
+        limited = [kind for kind in self._kinds if kind.worker_limit is not None]
+        short = [kind.name for kind in self._kinds if kind.is_waited_for and kind not in limited]
+        other = [kind.name for kind in self._kinds if not kind.is_waited_for and kind not in limited]
         pools = [(other, self._worker.concurrency), (short, OWN_PLACES)]
         pools += [([kind.name], kind.worker_limit or 1) for kind in limited]
         return [(queues, places) for queues, places in pools if queues]

@@ -55,13 +55,13 @@ class EmbeddedEngine(JobEngine):
     async def _claim_and_start(self) -> bool:
         """Fill the free places; false when there was nothing to do."""
         running = Counter(context.job.kind for context in self._running.values())
-        room, names = self._room(running), self.kinds.names_with_room(running)
+        room, names = self._room(running), self._kinds.names_with_room(running)
         if room <= 0:
             room = OWN_PLACES - self._waited_for(running)
-            names = [name for name in names if name in self.kinds.waited_for]
+            names = [name for name in names if name in self._kinds.waited_for]
         if room <= 0 or not names:
             return False
-        now, shared = utc_now(), self.kinds.shared_out.intersection(names)
+        now, shared = utc_now(), self._kinds.shared_out.intersection(names)
         # Whoever has some already leaves the others a moment to take the next one.
         shared_due = now - timedelta(seconds=SHARE_SECONDS * sum(running[name] for name in shared))
         own = [name for name in names if name not in shared]
@@ -81,11 +81,11 @@ class EmbeddedEngine(JobEngine):
         return self._worker.concurrency - len(self._tasks) + own + min(resting, MOST_RESTING)
 
     def _waited_for(self, running: Counter[str]) -> int:
-        return sum(running[name] for name in self.kinds.waited_for)
+        return sum(running[name] for name in self._kinds.waited_for)
 
     def _room_for(self, room: int, names: list[str]) -> int:
         """One at a time while a limited kind is in play, so that its limit holds exactly."""
-        return 1 if any(kind.worker_limit is not None for kind in self.kinds if kind.name in names) else room
+        return 1 if any(kind.worker_limit is not None for kind in self._kinds if kind.name in names) else room
 
 
 async def _forward(source: asyncio.Event, target: asyncio.Event) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from scrubjay import __version__
 from scrubjay.errors import (
     JobCancelRequested,
     JobFailedForGood,
@@ -90,12 +91,15 @@ class JobEngine(ABC):
         self._database = database
         self._signals = signals
         self._alone = alone  # nobody else can be working here: every other worker in the table is gone
-        self._worker = Worker(host=platform.node(), pid=os.getpid(), concurrency=settings.worker_concurrency)
+        self._worker = Worker(
+            host=platform.node(), pid=os.getpid(), concurrency=settings.worker_concurrency, version=__version__
+        )
         # By job and run: for a moment, a job that was taken over and came back may have two runs here.
         self._running: dict[RunKey, JobContext] = {}
         self._tasks: dict[RunKey, asyncio.Task[None]] = {}
         self._loops: list[asyncio.Task[None]] = []
         self._freed = asyncio.Event()
+        self._kinds = kinds.named(settings.worker_queues)  # what this worker takes
         self._care_seconds = CARE_SECONDS
         self._stopping = False
         self._giving_up = False
