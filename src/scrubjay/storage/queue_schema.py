@@ -30,8 +30,8 @@ def read_queue_version(connection: Connection) -> str | None:
 
 
 def installed_queue_version() -> str:
-    """The version of the tables that the installed library works with."""
-    return _version(_migrations()[-1])
+    """The version of the tables that the installed library works with: the name of its last migration."""
+    return _migrations()[-1].stem
 
 
 def upgrade_queue(connection: Connection) -> None:
@@ -39,20 +39,25 @@ def upgrade_queue(connection: Connection) -> None:
     current = read_queue_version(connection)
     if current is None:
         connection.execute(text(f"CREATE SCHEMA {QUEUE_SCHEMA}"))
-        scripts = [_folder() / "schema.sql"]
-    else:
-        scripts = [script for script in _migrations() if _version(script) > current]
+        _apply(connection, _folder() / "schema.sql", installed_queue_version())
+        defer_pending(connection)
+        connection.commit()
+        return
+    for script in _migrations():
+        if script.stem > current:
+            _apply(connection, script, script.stem)
+            connection.commit()  # the next may use what this one adds to an enum
+
+
+def _apply(connection: Connection, script: Path, version: str) -> None:
     connection.execute(text(f"SET LOCAL search_path TO {QUEUE_SCHEMA}"))
-    for script in scripts:
-        _run_script(connection, script.read_text(encoding="utf-8"))
+    _run_script(connection, script.read_text(encoding="utf-8"))
     connection.execute(text("SET LOCAL search_path TO DEFAULT"))
     # Our connections do not have the schema in their search path, and the function names its table without it.
     connection.execute(
         text(f"ALTER FUNCTION {QUEUE_SCHEMA}.procrastinate_defer_jobs_v1 SET search_path = {QUEUE_SCHEMA}, pg_temp")
     )
-    connection.execute(text(f"COMMENT ON SCHEMA {QUEUE_SCHEMA} IS '{_COMMENT}{installed_queue_version()}'"))
-    if current is None:
-        defer_pending(connection)
+    connection.execute(text(f"COMMENT ON SCHEMA {QUEUE_SCHEMA} IS '{_COMMENT}{version}'"))
 
 
 def _run_script(connection: Connection, script: str) -> None:
@@ -63,10 +68,6 @@ def _run_script(connection: Connection, script: str) -> None:
 
 def _migrations() -> Sequence[Path]:
     return sorted((_folder() / "migrations").glob("[0-9]*.sql"))
-
-
-def _version(script: Path) -> str:
-    return script.name.split("_", 1)[0]
 
 
 def _folder() -> Path:

@@ -88,7 +88,6 @@ def _upgrade(connection: Connection, revision: str) -> None:
         command.upgrade(alembic_config(connection), revision)
         if revision == "head" and not _has_current_queue(connection):
             upgrade_queue(connection)
-            connection.commit()
     finally:
         _release_lock(connection)
 
