@@ -106,7 +106,7 @@ class ClusterEngine(JobEngine):
 
     async def _claim_and_start(self, job_id: str, due_at: datetime) -> RunKey | None:
         now = utc_now()
-        async with self._database.writing() as connection:
+        async with self._database.committing_each() as connection:
             job = await claim_deferred(connection, job_id, due_at, self.worker_id, now)
         if job is None:
             return None

@@ -12,6 +12,7 @@ from procrastinate import PsycopgConnector
 from procrastinate.connector import Notify
 from procrastinate.exceptions import ConnectorException
 from psycopg.conninfo import make_conninfo
+from psycopg_pool import AsyncConnectionPool
 from sqlalchemy import URL
 
 from scrubjay.storage.deferral import QUEUE_SCHEMA
@@ -28,7 +29,11 @@ log = get_logger(__name__)
 class SteadyConnector(PsycopgConnector):
     def __init__(self, url: URL) -> None:
         super().__init__(
-            conninfo=connection_info(url), min_size=1, max_size=MOST_CONNECTIONS, timeout=POOL_TIMEOUT_SECONDS
+            pool_factory=_open_pool,
+            conninfo=connection_info(url),
+            min_size=1,
+            max_size=MOST_CONNECTIONS,
+            timeout=POOL_TIMEOUT_SECONDS,
         )
         self._is_giving_up = False
 
@@ -50,15 +55,21 @@ class SteadyConnector(PsycopgConnector):
         await self._retry(lambda: super(SteadyConnector, self).listen_notify(on_notification, names))
 
     async def _retry(self, execute: Callable[[], Awaitable[T]]) -> T:
-        """A statement may be executed twice: nothing depends on how often a deferral is fetched or deleted."""
+        """A statement may be executed twice: nothing depends on how often a deferral is fetched or deleted.
+
+        The first retry is immediate: a pooled connection that the server has closed is found out by using it.
+        """
+        pause = 0.0
         while True:
             try:
                 return await execute()
             except ConnectorException as error:
                 if self._is_giving_up or not isinstance(error.__cause__, psycopg.OperationalError):
                     raise
-                log.warning("the job queue is not reached; trying again", reason=_first_line(error.__cause__))
-            await asyncio.sleep(RETRY_SECONDS)
+                reason = str(error.__cause__).partition("\n")[0]
+                log.warning("the job queue does not answer; trying again", reason=reason)
+            await asyncio.sleep(pause)
+            pause = RETRY_SECONDS
 
 
 def connection_info(url: URL) -> str:
@@ -76,5 +87,6 @@ def connection_info(url: URL) -> str:
     )
 
 
-def _first_line(error: BaseException) -> str:
-    return str(error).partition("\n")[0]
+def _open_pool(**options: Any) -> AsyncConnectionPool:
+    """Without Procrastinate's question before every statement whether the connection still lives: retries do that."""
+    return AsyncConnectionPool(**{**options, "check": None})
