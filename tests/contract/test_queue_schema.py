@@ -1,8 +1,10 @@
 """Procrastinate's tables in a PostgreSQL database: made once, followed by upgrades, and never somebody else's."""
 
 import asyncio
+import secrets
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import psycopg
 import pytest
@@ -111,8 +113,31 @@ async def test_tables_of_a_newer_procrastinate_are_left_alone(database: Database
 
 async def test_the_schema_of_another_application_is_not_touched(database: Database) -> None:
     await rows(database, "CREATE SCHEMA procrastinate")
+    await rows(database, "CREATE TABLE procrastinate.procrastinate_jobs (id bigint)")
     with pytest.raises(StartupError, match="belongs to another application"):
         await schema.require_current(database, auto_migrate=True)
+
+
+async def test_a_user_who_may_not_create_a_schema_is_told_what_an_administrator_has_to_do(settings: Settings) -> None:
+    name = f"jay_{secrets.token_hex(4)}"
+    parts = urlsplit(settings.resolved_database_url)
+    with psycopg.connect(settings.resolved_database_url, autocommit=True) as admin:
+        admin.execute(f"CREATE ROLE {name} LOGIN PASSWORD '{name}'".encode())
+        admin.execute(f"GRANT ALL ON SCHEMA public TO {name}".encode())
+        url = parts._replace(netloc=f"{name}:{name}@{parts.hostname}:{parts.port}").geturl()
+        limited = open_database(settings.model_copy(update={"database_url": url}))
+        try:
+            with pytest.raises(
+                StartupError, match=r"may not create the schema .* CREATE SCHEMA procrastinate AUTHORIZ"
+            ):
+                await schema.require_current(limited, auto_migrate=True)
+            admin.execute(f"CREATE SCHEMA procrastinate AUTHORIZATION {name}".encode())
+            await schema.require_current(limited, auto_migrate=True)
+            assert await queue_version(limited) == installed_queue_version()
+        finally:
+            await limited.close()
+            admin.execute(f"DROP OWNED BY {name} CASCADE".encode())
+            admin.execute(f"DROP ROLE {name}".encode())
 
 
 async def test_missing_tables_are_named_with_the_command_to_run(database: Database) -> None:

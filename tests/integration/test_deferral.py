@@ -178,6 +178,15 @@ async def test_a_pending_row_without_a_deferral_is_deferred(settings: Settings) 
 
 
 @on_postgres
+async def test_a_worker_that_procrastinate_declared_dead_registers_again(settings: Settings) -> None:
+    async with open_workshop(settings, KIND) as shop, shop.working():
+        await shop.wait_for(await submit_unannounced(shop), JobState.COMPLETED)
+        await query(shop, "DELETE FROM procrastinate.procrastinate_workers")
+        done = await shop.wait_for(await submit_unannounced(shop), JobState.COMPLETED)
+        assert done.run == 1
+
+
+@on_postgres
 async def test_two_workers_share_the_jobs_and_run_each_once(settings: Settings) -> None:
     steps = Steps()
     async with open_workshop(settings, steps.kind) as shop, shop.working(), shop.working():

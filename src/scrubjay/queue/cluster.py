@@ -12,7 +12,9 @@ from datetime import datetime, timedelta
 
 from procrastinate import App, RetryStrategy
 from procrastinate.exceptions import ConnectorException
+from sqlalchemy.exc import SQLAlchemyError
 
+from scrubjay.errors import ScrubjayError
 from scrubjay.model.clock import utc_now
 from scrubjay.model.job import Job
 from scrubjay.queue.connector import SteadyConnector
@@ -27,6 +29,7 @@ from scrubjay.telemetry import get_logger, job_wait_seconds
 
 NEVER_SECONDS = 86_400.0  # Procrastinate's own requests to abort are not used: the row of the job has what is asked
 RESTART_SECONDS = 1.0
+RETRY_SECONDS = 1
 LOOKS_PER_SILENCE = 4
 
 log = get_logger(__name__)
@@ -40,8 +43,8 @@ class ClusterEngine(JobEngine):
         self._care_seconds = settings.worker_silence_seconds / LOOKS_PER_SILENCE
         self._connector = SteadyConnector(database.engine.url)
         self._app = App(connector=self._connector)
-        # A deferral that was fetched and not dealt with, because the worker stops, is for another worker.
-        self._app.task(name=RUN_TASK, retry=RetryStrategy())(self._run_deferred)
+        # A deferral whose job could not be claimed, because the worker stops or the database fails, is fetched again.
+        self._app.task(name=RUN_TASK, retry=RetryStrategy(wait=RETRY_SECONDS))(self._run_deferred)
         self._pools: list[asyncio.Task[None]] = []
         self._claims: set[asyncio.Task[RunKey | None]] = set()
         self._places: dict[RunKey, asyncio.Future[None]] = {}  # resolved when the run gives its place back
@@ -98,7 +101,11 @@ class ClusterEngine(JobEngine):
         claim = asyncio.create_task(self._claim_and_start(job_id, datetime.fromisoformat(due_at)))
         self._claims.add(claim)
         claim.add_done_callback(self._claims.discard)
-        key = await asyncio.shield(claim)
+        try:
+            key = await asyncio.shield(claim)
+        except (ScrubjayError, SQLAlchemyError, OSError) as error:
+            log.warning("job not claimed; trying again", job_id=job_id, reason=str(error))
+            raise
         place = None if key is None else self._places.get(key)
         if place is not None:
             with suppress(asyncio.CancelledError):  # the worker stops; the run is handed back by `stop`

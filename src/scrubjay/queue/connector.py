@@ -15,6 +15,7 @@ from psycopg.conninfo import make_conninfo
 from psycopg_pool import AsyncConnectionPool
 from sqlalchemy import URL
 
+from scrubjay.errors import Unavailable
 from scrubjay.storage.deferral import QUEUE_SCHEMA
 from scrubjay.telemetry import get_logger
 
@@ -36,6 +37,12 @@ class SteadyConnector(PsycopgConnector):
             timeout=POOL_TIMEOUT_SECONDS,
         )
         self._is_giving_up = False
+
+    async def open_async(self, pool: AsyncConnectionPool | None = None) -> None:
+        try:
+            await super().open_async(pool)
+        except psycopg.OperationalError as error:
+            raise Unavailable(f"The job queue does not reach the database: {_reason(error)}.") from error
 
     def give_up(self) -> None:
         """From now on, let statements fail that cannot be executed."""
@@ -66,8 +73,7 @@ class SteadyConnector(PsycopgConnector):
             except ConnectorException as error:
                 if self._is_giving_up or not isinstance(error.__cause__, psycopg.OperationalError):
                     raise
-                reason = str(error.__cause__).partition("\n")[0]
-                log.warning("the job queue does not answer; trying again", reason=reason)
+                log.warning("the job queue does not answer; trying again", reason=_reason(error.__cause__))
             await asyncio.sleep(pause)
             pause = RETRY_SECONDS
 
@@ -85,6 +91,10 @@ def connection_info(url: URL) -> str:
         options=f"-c search_path={QUEUE_SCHEMA}",
         application_name="scrubjay",
     )
+
+
+def _reason(error: BaseException) -> str:
+    return str(error).partition("\n")[0].rstrip(".")
 
 
 def _open_pool(**options: Any) -> AsyncConnectionPool:

@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from sqlalchemy import Connection, text
+from sqlalchemy.exc import ProgrammingError
 
 from scrubjay.errors import ConfigurationError, StartupError
 from scrubjay.storage.deferral import QUEUE_SCHEMA, defer_pending
@@ -17,10 +18,10 @@ _COMMENT = "Created by Scrubjay: Procrastinate "
 
 def read_queue_version(connection: Connection) -> str | None:
     """The version of Procrastinate's tables; None where there are none yet."""
-    if connection.execute(text("SELECT to_regnamespace(:name)::text"), {"name": QUEUE_SCHEMA}).scalar() is None:
+    if connection.execute(text(f"SELECT to_regclass('{QUEUE_SCHEMA}.procrastinate_jobs')::text")).scalar() is None:
         return None
-    comment = text("SELECT obj_description(CAST(:name AS regnamespace), 'pg_namespace')")
-    version = str(connection.execute(comment, {"name": QUEUE_SCHEMA}).scalar() or "")
+    comment = text(f"SELECT obj_description('{QUEUE_SCHEMA}'::regnamespace, 'pg_namespace')")
+    version = str(connection.execute(comment).scalar() or "")
     if not version.startswith(_COMMENT):
         raise StartupError(
             f"The schema '{QUEUE_SCHEMA}' of this database belongs to another application; "
@@ -38,7 +39,7 @@ def upgrade_queue(connection: Connection) -> None:
     """Create Procrastinate's tables and defer the jobs that are pending, or bring existing tables up to date."""
     current = read_queue_version(connection)
     if current is None:
-        connection.execute(text(f"CREATE SCHEMA {QUEUE_SCHEMA}"))
+        _create_schema(connection)
         _apply(connection, _folder() / "schema.sql", installed_queue_version())
         defer_pending(connection)
         connection.commit()
@@ -47,6 +48,19 @@ def upgrade_queue(connection: Connection) -> None:
         if script.stem > current:
             _apply(connection, script, script.stem)
             connection.commit()  # the next may use what this one adds to an enum
+
+
+def _create_schema(connection: Connection) -> None:
+    """Unless there is an empty one: an administrator makes it where the user may not."""
+    if connection.execute(text(f"SELECT to_regnamespace('{QUEUE_SCHEMA}')::text")).scalar() is not None:
+        return
+    try:
+        connection.execute(text(f"CREATE SCHEMA {QUEUE_SCHEMA}"))
+    except ProgrammingError as error:
+        raise StartupError(
+            f"The database user may not create the schema '{QUEUE_SCHEMA}' for the job queue; have an administrator "
+            f"run in this database: CREATE SCHEMA {QUEUE_SCHEMA} AUTHORIZATION <user>."
+        ) from error
 
 
 def _apply(connection: Connection, script: Path, version: str) -> None:
