@@ -1,13 +1,14 @@
-"""Enqueue-to-start latency and no-op jobs per second; on PostgreSQL next to bare Procrastinate, in one run.
+"""Enqueue-to-start latency, CPU and no-op jobs per second of both engines, beside bare Procrastinate in the same run.
+
+SQLite runs the embedded engine, PostgreSQL the one of a cluster. Bare Procrastinate keeps no record of its jobs.
 
     python bench/jobs.py [--jobs 500] [--repeat 3] [--postgres postgresql://postgres@127.0.0.1/postgres]
 
-Every measurement is a process of its own. Procrastinate is measured where it is installed.
+Every measurement is a process of its own; runs of the subjects alternate, so that other load hits them alike.
 """
 
 import argparse
 import asyncio
-import importlib.util
 import json
 import os
 import statistics
@@ -66,8 +67,8 @@ async def run_scrubjay(database_url: str | None, jobs: int) -> dict[str, float]:
     from scrubjay.model.job import Job
     from scrubjay.model.tenant import DEFAULT_TENANT_ID, Tenant
     from scrubjay.queue import control
-    from scrubjay.queue.engine import JobEngine
     from scrubjay.queue.kinds import JobKind, JobKinds
+    from scrubjay.queue.opening import open_engine
     from scrubjay.queue.signals import JobSignals
     from scrubjay.settings import Settings
     from scrubjay.storage.cache import open_cache
@@ -88,7 +89,7 @@ async def run_scrubjay(database_url: str | None, jobs: int) -> dict[str, float]:
             await Tenants(connection).add(Tenant(id=DEFAULT_TENANT_ID, name="default"))
         signals = JobSignals(cache)
         kinds = JobKinds(JobKind(name="noop", handler=noop))
-        engine = JobEngine(settings, database, signals, kinds, alone=True)
+        engine = open_engine(settings, database, signals, kinds)
         await engine.start()
 
         async def submit() -> str:
@@ -106,7 +107,7 @@ async def run_scrubjay(database_url: str | None, jobs: int) -> dict[str, float]:
 
 
 async def run_procrastinate(database_url: str, jobs: int) -> dict[str, float]:
-    """The same jobs on bare Procrastinate: `pip install procrastinate`."""
+    """The same jobs on bare Procrastinate."""
     import procrastinate
 
     tally = Tally()
@@ -168,7 +169,8 @@ def main() -> None:
     options = parser.parse_args()
     if options.subject:
         run = {
-            "scrubjay": lambda: run_scrubjay(options.database, options.jobs),
+            "embedded": lambda: run_scrubjay(options.database, options.jobs),
+            "cluster": lambda: run_scrubjay(options.database, options.jobs),
             "procrastinate": lambda: run_procrastinate(options.database, options.jobs),
         }[options.subject]
         print(json.dumps(uvloop.run(run())))
@@ -183,26 +185,25 @@ def main() -> None:
 def report(backend: str, admin_url: str | None, jobs: int, repeat: int) -> None:
     print(f"\n{backend}: {jobs} no-op jobs, {CONCURRENCY} at a time, median of {repeat} runs")
     print(f"{'':<14}{'start p50':>12}{'start max':>12}{'jobs/s':>10}{'CPU ms/job':>12}{'idle CPU':>10}")
-    rates = {}
-    subjects = ["scrubjay"]
-    if admin_url is not None and importlib.util.find_spec("procrastinate"):
-        subjects.insert(0, "procrastinate")
-    for subject in subjects:
-        runs = []
-        for _ in range(repeat):
-            url, drop = (None, lambda: None) if admin_url is None else fresh_postgres(admin_url)
-            try:
-                runs.append(measure_in_process(subject, url, jobs))
-            finally:
-                drop()
-        middle = {name: statistics.median(run[name] for run in runs) for name in runs[0]}
-        rates[subject] = middle["jobs_per_second"]
+    subjects = ["embedded"] if admin_url is None else ["procrastinate", "cluster"]
+    runs: dict[str, list[dict[str, float]]] = {subject: [] for subject in subjects}
+    for subject in subjects * repeat:
+        url, drop = (None, lambda: None) if admin_url is None else fresh_postgres(admin_url)
+        try:
+            runs[subject].append(measure_in_process(subject, url, jobs))
+        finally:
+            drop()
+    middles = {}
+    for subject, measured in runs.items():
+        middles[subject] = middle = {name: statistics.median(run[name] for run in measured) for name in measured[0]}
         print(
             f"{subject:<14}{middle['latency_ms_p50']:>9.1f} ms{middle['latency_ms_max']:>9.1f} ms"
             f"{middle['jobs_per_second']:>10.0f}{middle['cpu_ms_per_job']:>12.2f}{middle['idle_cpu_percent']:>9.1f}%"
         )
-    if "procrastinate" in rates:
-        print(f"jobs/s, Scrubjay ÷ bare Procrastinate: {rates['scrubjay'] / rates['procrastinate']:.2f}")
+    if "cluster" in middles:
+        ours, bare = middles["cluster"], middles["procrastinate"]
+        ratios = [f"{name} {ours[name] / bare[name]:.2f}" for name in ("cpu_ms_per_job", "latency_ms_p50")]
+        print(f"cluster ÷ bare Procrastinate: {', '.join(ratios)}")
 
 
 if __name__ == "__main__":

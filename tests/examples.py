@@ -499,7 +499,7 @@ EXAMPLES: Mapping[AnyRepository, Callable[[Family], Any]] = {
         job_id=family.job.id, sequence=1 + secrets.randbelow(2**30), type="job.log", payload=NESTED, at=MOMENT
     ),
     Workers: lambda family: Worker(
-        host="höst", pid=42, concurrency=3, started_at=MOMENT, heartbeat_at=LATER
+        host="höst", pid=42, concurrency=3, version="1.2.3", started_at=MOMENT, heartbeat_at=LATER
     ),
     Collections: lambda family: Collection(
         tenant_id=family.tenant_id, name=unique(), description=UNICODE, details=NESTED, created_at=MOMENT,

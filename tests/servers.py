@@ -159,6 +159,10 @@ def reused_postgres_database() -> Iterator[str]:
         names = [table.name for table in reversed(tables.metadata.sorted_tables) if table.name in ours]
         for name in names:
             connection.execute(f"DELETE FROM {name}")
+        if connection.execute("SELECT to_regclass('procrastinate.procrastinate_jobs')").fetchone() != (None,):
+            connection.execute("SET search_path TO procrastinate")
+            connection.execute("DELETE FROM procrastinate_jobs")
+            connection.execute("DELETE FROM procrastinate_workers")
 
 
 @contextmanager

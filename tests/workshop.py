@@ -13,6 +13,7 @@ from scrubjay.queue.context import JobContext
 from scrubjay.queue.engine import JobEngine
 from scrubjay.queue.kinds import JobKind, JobKinds
 from scrubjay.queue.live import EventHub
+from scrubjay.queue.opening import open_engine
 from scrubjay.queue.signals import JobSignals
 from scrubjay.services.access import Access
 from scrubjay.services.jobs import JobService
@@ -60,8 +61,7 @@ class Workshop:
     async def working(self, **changes: Any) -> AsyncIterator[JobEngine]:
         """An engine for as long as the context lasts, with some settings changed for it."""
         settings = self.settings.model_copy(update=changes)
-        alone = self.database.dialect == "sqlite"
-        engine = JobEngine(settings, self.database, self.signals, self.kinds, alone=alone)
+        engine = open_engine(settings, self.database, self.signals, self.kinds)
         await engine.start()
         try:
             yield engine

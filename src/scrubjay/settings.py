@@ -292,11 +292,14 @@ class Settings(BaseSettings):
         description="Port on `api_host` where `scrubjay worker` serves its `/metrics`; 0 picks a free one. "
         "Default: none.",
     )
+    worker_queues: Annotated[tuple[str, ...], NoDecode] = Field(
+        (), description="Kinds of jobs (comma-separated) that a worker runs. Default: all."
+    )
     worker_silence_seconds: float = Field(
         20.0, ge=1, le=600, description="Silence after which a worker's jobs are taken up by another."
     )
 
-    @field_validator("allowed_private_networks", "file_roots", "tracking_parameters", mode="before")
+    @field_validator("allowed_private_networks", "file_roots", "tracking_parameters", "worker_queues", mode="before")
     @classmethod
     def _split_list(cls, value: Any) -> Any:
         if isinstance(value, str):

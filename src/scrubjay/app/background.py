@@ -7,6 +7,7 @@ from scrubjay.app.resources import Ground
 from scrubjay.documents.uploads import REINDEX_KIND
 from scrubjay.model.tenant import DEFAULT_TENANT_ID, Principal, Scope
 from scrubjay.queue.engine import JobEngine
+from scrubjay.queue.opening import open_engine
 from scrubjay.storage.home import remove_old_job_records
 from scrubjay.webhooks.publisher import Publisher
 
@@ -23,8 +24,9 @@ async def start_indexing(ground: Ground, stack: AsyncExitStack) -> None:
 
 async def start_working(ground: Ground, jay: Scrubjay, stack: AsyncExitStack, *, keeping_time: bool) -> None:
     remove_old_job_records(ground.settings.home)
-    alone = ground.database.dialect == "sqlite"
-    engine = JobEngine(ground.settings, ground.database, ground.signals, jay.kinds, alone=alone)
+    # A command runs the job that it submits, whatever the workers of this machine are for.
+    settings = ground.settings if keeping_time else ground.settings.model_copy(update={"worker_queues": ()})
+    engine = open_engine(settings, ground.database, ground.signals, jay.kinds)
     publisher = Publisher(ground.database, ground.settings.webhook_retention_days)
     if keeping_time:
         await _start_all(ground, jay, engine, publisher, stack)

@@ -35,6 +35,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "robots": ("robots", "ask_robots"),
     "serve": ("serve", "serve"),
     "worker": ("worker", "work"),
+    "workers": ("workers", "list_workers"),
     "mcp": ("mcp", "serve_models"),
     "keys": ("keys", "app"),
     "jobs": ("jobs", "app"),

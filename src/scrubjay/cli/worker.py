@@ -3,7 +3,9 @@
 import asyncio
 import signal
 import socket
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from scrubjay.cli.context import console, run, settings
 from scrubjay.cli.serve import listening
@@ -14,13 +16,22 @@ if TYPE_CHECKING:
     from scrubjay.app import Scrubjay
 
 
-def work() -> None:
+def work(
+    concurrency: Annotated[
+        int | None,
+        typer.Option(help="Jobs to run at the same time. Default: the setting worker_concurrency.", show_default=False),
+    ] = None,
+    queues: Annotated[
+        str | None,
+        typer.Option(help="Kinds of jobs to run, for example crawl,ingest. Default: all.", show_default=False),
+    ] = None,
+) -> None:
     """Run jobs, without serving the API.
 
     Any number of workers can share a PostgreSQL database; a data folder with SQLite has room for one process.
     Stop with Ctrl-C or SIGTERM: running jobs are handed back at their next checkpoint.
     """
-    chosen = settings()
+    chosen = settings(worker_concurrency=concurrency, worker_queues=queues)
     run(lambda: _work(chosen))
 
 

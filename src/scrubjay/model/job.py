@@ -1,6 +1,6 @@
 """Jobs: durable pieces of background work, their states, and which request is allowed in which state."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import IntEnum, StrEnum
@@ -152,5 +152,14 @@ class Worker:
     host: str
     pid: int
     concurrency: int
+    version: str = ""  # of Scrubjay
     started_at: datetime = field(default_factory=utc_now)
     heartbeat_at: datetime = field(default_factory=utc_now)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldJobs:
+    """A worker and the jobs that it runs."""
+
+    worker: Worker
+    jobs: Sequence[Job]

@@ -32,7 +32,8 @@ class JobContext:
         self, job: Job, database: Database, signals: JobSignals, *, is_unheard: Callable[[], bool] | None = None
     ) -> None:
         self.job = job
-        self.rests = False  # it only waits for other jobs, and takes no place in its worker
+        self.when_resting: Callable[[], None] | None = None  # called when the job begins to rest
+        self._rests = False
         self.has_parts = False
         self._is_unheard = is_unheard  # whether others may have declared this worker gone by now
         self.payload: Mapping[str, Any] = job.payload
@@ -64,6 +65,17 @@ class JobContext:
     def _whole(self, state: Mapping[str, Any]) -> dict[str, Any]:
         """The job's state, of which `state` is the part that the current section may change."""
         return dict(state) if self._section is None else {**self._section[1], self._section[0]: dict(state)}
+
+    @property
+    def rests(self) -> bool:
+        """Whether the job only waits for other jobs; then it takes no place in its worker."""
+        return self._rests
+
+    @rests.setter
+    def rests(self, rests: bool) -> None:
+        self._rests = rests
+        if rests and self.when_resting is not None:
+            self.when_resting()
 
     def interrupt(self, interruption: type[JobInterrupted]) -> None:
         """Make the next checkpoint raise; being taken over outweighs everything else."""

@@ -1,14 +1,14 @@
-"""The worker: claims due jobs, runs their handlers, and takes over the jobs of workers without a heartbeat.
+"""What both engines share: runs the handlers of claimed jobs, and takes over the jobs of workers without a heartbeat.
 
-Follow a job through this file: `_dispatch` claims it, `_start` makes a task for it, `_run` calls the handler, `_end`
-writes how it went. `_keep_alive`, `_obey` and `_look_after` are the loops around that.
+Follow a job through this file: `embedded.py` or `cluster.py` claims it, `_start` makes a task for it, `_run` calls the
+handler, `_end` writes how it went. `_keep_alive`, `_obey` and `_look_after` are the loops around that.
 """
 
 import asyncio
 import os
 import platform
 import time
-from collections import Counter
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Mapping
 from datetime import timedelta
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from scrubjay import __version__
 from scrubjay.errors import (
     JobCancelRequested,
     JobFailedForGood,
@@ -31,7 +32,7 @@ from scrubjay.queue.context import JobContext, storable
 from scrubjay.queue.control import backoff, cancel_parts
 from scrubjay.queue.endings import ending
 from scrubjay.queue.kinds import JobKinds
-from scrubjay.queue.signals import CONTROL, WORK, JobSignals, wait_for_event
+from scrubjay.queue.signals import CONTROL, JobSignals, wait_for_event
 from scrubjay.settings import Settings
 from scrubjay.storage.audit_log import AuditLog
 from scrubjay.storage.database import Database
@@ -42,7 +43,6 @@ from scrubjay.storage.workers import Workers
 from scrubjay.telemetry import (
     crawl_meter,
     get_logger,
-    job_wait_seconds,
     jobs_finished_total,
     jobs_running,
     jobs_taken_over_total,
@@ -60,9 +60,7 @@ log = get_logger(__name__)
 RunKey = tuple[str, int]  # a job's id and the number of its run
 CONTROL_SECONDS = 1.0  # how late a request from a process without signals is obeyed
 CARE_SECONDS = 1.0
-GATHER_SECONDS = 0.025
 CRASH_LIMIT = 10
-SHARE_SECONDS = 0.1  # for each job that a worker has of a kind that is shared out
 MOST_RESTING = 16
 OWN_PLACES = 8  # beside `worker_concurrency`, for jobs that somebody waits for
 TIDY_SECONDS = 600.0
@@ -75,7 +73,7 @@ _INTERRUPTIONS: Mapping[JobRequest | None, type[JobInterrupted]] = {
 }
 
 
-class JobEngine:
+class JobEngine(ABC):
     """One per process. `start` begins working, `stop` hands unfinished work back."""
 
     def __init__(
@@ -92,12 +90,16 @@ class JobEngine:
         self._database = database
         self._signals = signals
         self._alone = alone  # nobody else can be working here: every other worker in the table is gone
-        self._worker = Worker(host=platform.node(), pid=os.getpid(), concurrency=settings.worker_concurrency)
+        self._worker = Worker(
+            host=platform.node(), pid=os.getpid(), concurrency=settings.worker_concurrency, version=__version__
+        )
         # By job and run: for a moment, a job that was taken over and came back may have two runs here.
         self._running: dict[RunKey, JobContext] = {}
         self._tasks: dict[RunKey, asyncio.Task[None]] = {}
         self._loops: list[asyncio.Task[None]] = []
         self._freed = asyncio.Event()
+        self._kinds = kinds.named(settings.worker_queues)  # what this worker takes
+        self._care_seconds = CARE_SECONDS
         self._stopping = False
         self._giving_up = False
         self._seen_alive: dict[str, tuple[Any, float]] = {}
@@ -114,7 +116,8 @@ class JobEngine:
             self._heard_at = time.monotonic()
             await Workers(connection).add(self._worker)
         await self._take_over_orphans()
-        for loop in (self._dispatch, self._keep_alive, self._obey, self._look_after):
+        await self._begin_taking()
+        for loop in (self._keep_alive, self._obey, self._look_after):
             self._loops.append(asyncio.create_task(self._forever(loop), name=f"jobs.{loop.__name__.strip('_')}"))
         log.info("worker started", worker_id=self.worker_id, concurrency=self._worker.concurrency)
 
@@ -122,9 +125,7 @@ class JobEngine:
         """Claim nothing more, let every job reach a checkpoint, and hand back what does not in time."""
         grace = self._settings.shutdown_grace_seconds
         self._stopping = True
-        self._freed.set()
-        # A claim that is under way is waited for: its jobs are to be handed back too.
-        await asyncio.wait(self._loops[:1], timeout=grace)
+        await self._end_taking()
         for context in self._running.values():
             context.interrupt(JobHandedBack)
         if self._tasks:
@@ -138,6 +139,14 @@ class JobEngine:
         await asyncio.gather(*self._loops, return_exceptions=True)
         await self._sign_off()
         log.info("worker stopped", worker_id=self.worker_id)
+
+    @abstractmethod
+    async def _begin_taking(self) -> None:
+        """Claim due jobs and `_start` them from now on, as places come free."""
+
+    @abstractmethod
+    async def _end_taking(self) -> None:
+        """Claim nothing more. When this returns, every job that was claimed has been started."""
 
     async def _sign_off(self) -> None:
         try:
@@ -157,55 +166,7 @@ class JobEngine:
                 log.exception("worker loop failed; trying again", loop=loop.__name__)
             await asyncio.sleep(1)
 
-    async def _dispatch(self) -> None:
-        async with self._signals.wake_up(WORK) as signalled:
-            listener = asyncio.create_task(_forward(signalled, self._freed))
-            try:
-                while not self._stopping:
-                    if not await self._claim_and_start():
-                        await wait_for_event(self._freed, self._settings.job_poll_seconds)
-                    elif self._tasks:
-                        # Places come free one by one; claiming for several at once costs one transaction.
-                        await asyncio.sleep(GATHER_SECONDS)
-            finally:
-                listener.cancel()
-
-    async def _claim_and_start(self) -> bool:
-        """Fill the free places; false when there was nothing to do."""
-        running = Counter(context.job.kind for context in self._running.values())
-        room, names = self._room(running), self.kinds.names_with_room(running)
-        if room <= 0:
-            room = OWN_PLACES - self._waited_for(running)
-            names = [name for name in names if name in self.kinds.waited_for]
-        if room <= 0 or not names:
-            return False
-        now, shared = utc_now(), self.kinds.shared_out.intersection(names)
-        # Whoever has some already leaves the others a moment to take the next one.
-        shared_due = now - timedelta(seconds=SHARE_SECONDS * sum(running[name] for name in shared))
-        own = [name for name in names if name not in shared]
-        async with self._database.writing() as connection:
-            jobs = await Jobs(connection).claim(
-                self.worker_id, own, self._room_for(room, names), now, shared=shared, shared_due=shared_due
-            )
-        for job in jobs:
-            job_wait_seconds.labels(kind=job.kind).observe(max(0.0, (now - job.due_at).total_seconds()))
-            self._start(job)
-        return bool(jobs)
-
-    def _room(self, running: Counter[str]) -> int:
-        """The free places; what rests takes none, within reason, and what somebody waits for has some of its own."""
-        resting = sum(context.rests for context in self._running.values())
-        own = min(self._waited_for(running), OWN_PLACES)
-        return self._worker.concurrency - len(self._tasks) + own + min(resting, MOST_RESTING)
-
-    def _waited_for(self, running: Counter[str]) -> int:
-        return sum(running[name] for name in self.kinds.waited_for)
-
-    def _room_for(self, room: int, names: list[str]) -> int:
-        """One at a time while a limited kind is in play, so that its limit holds exactly."""
-        return 1 if any(kind.worker_limit is not None for kind in self.kinds if kind.name in names) else room
-
-    def _start(self, job: Job) -> None:
+    def _start(self, job: Job) -> tuple[JobContext, asyncio.Task[None]]:
         key = (job.id, job.run)
         context = self._running[key] = JobContext(job, self._database, self._signals, is_unheard=self._is_unheard)
         context.note("job.started", run=job.run)
@@ -223,6 +184,7 @@ class JobEngine:
             self._freed.set()
 
         task.add_done_callback(_forget)
+        return context, task
 
     async def _carry(self, context: JobContext) -> None:
         try:
@@ -364,11 +326,15 @@ class JobEngine:
         next_tidy = 0.0
         self._seen_alive.clear()  # while nobody could look, nobody was silent
         while not self._stopping:
-            await self._bury_silent_workers()
+            await self._repair()
             if time.monotonic() >= next_tidy:
                 next_tidy = time.monotonic() + TIDY_SECONDS
                 await self._tidy()
-            await asyncio.sleep(CARE_SECONDS)
+            await asyncio.sleep(self._care_seconds)
+
+    async def _repair(self) -> None:
+        """Put the queue right after what a process left behind."""
+        await self._bury_silent_workers()
 
     async def _bury_silent_workers(self) -> None:
         """A worker is gone when its heartbeat stood still for long enough by our own clock.
@@ -474,10 +440,3 @@ def _describe(error: Exception) -> str:
     lines = cause.splitlines() if isinstance(error, SQLAlchemyError) else [cause]
     message: str = redact(storable(lines[0] if lines else ""))
     return message[:ERROR_LENGTH] or type(error).__name__
-
-
-async def _forward(source: asyncio.Event, target: asyncio.Event) -> None:
-    while True:
-        await source.wait()
-        source.clear()
-        target.set()

@@ -1,6 +1,6 @@
 """Kinds of jobs: a name, the handler that does the work, and how persistent to be about it."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +9,7 @@ from scrubjay.errors import InvalidRequest
 if TYPE_CHECKING:
     from scrubjay.queue.context import JobContext
 
+NAME_LENGTH = 40  # with Procrastinate's prefix it is the name of a PostgreSQL channel, which has 63 at most
 Handler = Callable[["JobContext"], Awaitable[Mapping[str, Any] | None]]
 
 
@@ -33,6 +34,8 @@ class JobKinds:
     def register(self, kind: JobKind) -> None:
         if kind.name in self._kinds:
             raise ValueError(f"job kind '{kind.name}' is registered twice")
+        if len(kind.name) > NAME_LENGTH:
+            raise ValueError(f"the name of job kind '{kind.name}' is longer than {NAME_LENGTH} characters")
         self._kinds[kind.name] = kind
 
     def get(self, name: str) -> JobKind:
@@ -45,6 +48,14 @@ class JobKinds:
         """Also of a kind that only other processes know."""
         return name not in self._kinds or self._kinds[name].notifies
 
+    def room_of_limited(self, running: Mapping[str, int]) -> Mapping[str, int]:
+        """How many more jobs of each limited kind this worker may start."""
+        return {
+            kind.name: kind.worker_limit - running.get(kind.name, 0)
+            for kind in self._kinds.values()
+            if kind.worker_limit is not None
+        }
+
     def names_with_room(self, running: Mapping[str, int]) -> list[str]:
         """Kinds of which this worker may start one more."""
         return [
@@ -52,6 +63,10 @@ class JobKinds:
             for kind in self._kinds.values()
             if kind.worker_limit is None or running.get(kind.name, 0) < kind.worker_limit
         ]
+
+    def named(self, names: Sequence[str]) -> "JobKinds":
+        """The kinds with these names; without any, all."""
+        return JobKinds(*(self.get(name) for name in names)) if names else self
 
     @property
     def waited_for(self) -> frozenset[str]:

@@ -4,10 +4,10 @@ from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping, 
 from contextlib import aclosing
 from typing import Any
 
-from scrubjay.errors import Conflict, InvalidRequest, NotFound
-from scrubjay.model.job import Job, JobEvent, JobPriority, JobRequest, JobState, LoggedEvent
+from scrubjay.errors import Conflict, Forbidden, InvalidRequest, NotFound
+from scrubjay.model.job import HeldJobs, Job, JobEvent, JobPriority, JobRequest, JobState, LoggedEvent
 from scrubjay.model.page import Page
-from scrubjay.model.tenant import Principal, Scope
+from scrubjay.model.tenant import DEFAULT_TENANT_ID, Principal, Scope
 from scrubjay.queue import control
 from scrubjay.queue.kinds import JobKinds
 from scrubjay.queue.live import EventHub, Told
@@ -17,6 +17,7 @@ from scrubjay.services.reading import matching, read_page
 from scrubjay.storage.database import Database
 from scrubjay.storage.job_events import JobEvents
 from scrubjay.storage.jobs import JobRow, Jobs
+from scrubjay.storage.workers import Workers
 
 CLEARED_AT_ONCE = 200
 
@@ -180,6 +181,17 @@ class JobService:
             cleared += [job.id for job in jobs]
             if len(jobs) < CLEARED_AT_ONCE:
                 return cleared
+
+    async def workers(self, principal: Principal) -> Sequence[HeldJobs]:
+        """The workers, and the jobs of every tenant that each of them runs."""
+        require(principal, Scope.ADMIN)
+        if principal.tenant_id != DEFAULT_TENANT_ID:
+            raise Forbidden("Only an admin of the default tenant may list workers.")
+        async with self._database.reading() as connection:
+            workers = await Workers(connection).all()
+            held = [JobRow.state == JobState.RUNNING, JobRow.worker_id.in_([worker.id for worker in workers])]
+            jobs = await Jobs(connection).every(*held, order=[JobRow.started_at, JobRow.id])
+        return [HeldJobs(worker=worker, jobs=[job for job in jobs if job.worker_id == worker.id]) for worker in workers]
 
     async def counts(self, principal: Principal) -> Mapping[str, int]:
         """How many jobs are in each state."""

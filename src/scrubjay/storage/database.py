@@ -77,6 +77,14 @@ class Database:
                 await connection.rollback()
 
     @asynccontextmanager
+    async def committing_each(self) -> AsyncIterator[AsyncConnection]:
+        """Every statement is a transaction of its own: one round trip to a server instead of three. Not for SQLite."""
+        with _told_as_unavailable():
+            async with self._connect() as connection:
+                await connection.execution_options(isolation_level="AUTOCOMMIT")
+                yield connection
+
+    @asynccontextmanager
     async def _connect(self) -> AsyncIterator[AsyncConnection]:
         connection = await self._open()
         try:

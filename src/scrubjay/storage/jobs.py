@@ -18,9 +18,11 @@ from sqlalchemy import (
     select,
     update,
 )
+from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.orm import Mapped, mapped_column
 
 from scrubjay.model.job import FINISHED_STATES, Job, JobPriority, JobRequest, JobState, LogState
+from scrubjay.storage.deferral import defer
 from scrubjay.storage.repository import Base, Repository, TenantOwned, table_options
 from scrubjay.storage.types import EnumText, Id, Json, LongText, Name, UtcDateTime, partial_index
 from scrubjay.storage.workers import WorkerRow
@@ -67,6 +69,20 @@ class Jobs(Repository[Job]):
     model = Job
     noun = "job"
 
+    async def add(self, item: Job) -> Job:
+        await super().add(item)
+        await self._defer([item])
+        return item
+
+    async def add_many(self, items: Sequence[Job]) -> None:
+        await super().add_many(items)
+        await self._defer(items)
+
+    async def _defer(self, jobs: Sequence[Job]) -> None:
+        pending = [job.id for job in jobs if job.state is JobState.PENDING]
+        if pending:
+            await defer(self.connection, pending)
+
     async def find_by_id(self, job_id: str) -> Job | None:
         return await self.find(JobRow.id == job_id)
 
@@ -101,18 +117,19 @@ class Jobs(Repository[Job]):
         limit: int,
         now: datetime,
         *,
-        shared: Collection[str] = (),
-        shared_due: datetime | None = None,
+        limits: Mapping[str, int] | None = None,
     ) -> Sequence[Job]:
         """Take up to `limit` due jobs for a worker: the most urgent first, each by one worker only.
 
-        Of the kinds that are `shared`, only one is taken, and only if it was due by `shared_due`.
+        `limits` has the maximum number of jobs of some kinds.
         """
-        due = {"due": now, "kinds": list(kinds), "shared": list(shared), "shared_due": shared_due or now}
+        left = dict(limits or {})
         jobs: list[Job] = []
-        for row in await self.connection.execute(_NEXT_DUE.limit(limit), due):
-            if row.kind not in shared or not any(job.kind in shared for job in jobs):
+        for row in await self.connection.execute(_NEXT_DUE.limit(limit), {"due": now, "kinds": list(kinds)}):
+            if left.get(row.kind, 1) > 0:
                 jobs.append(self._item(row))
+                if row.kind in left:
+                    left[row.kind] -= 1
         if not jobs:
             return []
         await self.connection.execute(_CLAIM, {"ids": [job.id for job in jobs], "claimed_by": worker_id, "now": now})
@@ -129,6 +146,8 @@ class Jobs(Repository[Job]):
 
     async def change(self, job_id: str, **values: Any) -> None:
         await self.connection.execute(_CHANGE, {"job_id": job_id, **values})
+        if values.get("state") is JobState.PENDING:
+            await defer(self.connection, [job_id])
 
     async def change_held(self, job_id: str, run: int, *, new_events: int = 0, **values: Any) -> bool:
         """Change a job as the run that has it; false when another run has it by now.
@@ -136,7 +155,10 @@ class Jobs(Repository[Job]):
         The row stays locked until the transaction ends, so nobody can take the job over in between.
         """
         parameters = {"job_id": job_id, "held_run": run, "new_events": new_events, **values}
-        return bool((await self.connection.execute(_CHANGE_HELD, parameters)).rowcount)
+        is_held = bool((await self.connection.execute(_CHANGE_HELD, parameters)).rowcount)
+        if is_held and values.get("state") is JobState.PENDING:
+            await defer(self.connection, [job_id])
+        return is_held
 
     async def requests_of(self, job_ids: Collection[str]) -> Mapping[str, tuple[int, JobState, JobRequest | None]]:
         """For jobs that a worker runs: which run holds each of them now, and what is asked of it."""
@@ -185,6 +207,15 @@ class Jobs(Repository[Job]):
         )
 
 
+async def claim_deferred(
+    connection: AsyncConnection, job_id: str, due_at: datetime, worker_id: str, now: datetime
+) -> Job | None:
+    """Take the job of a deferral for a worker, on PostgreSQL; None when the deferral is out of date."""
+    parameters = {"job_id": job_id, "deferred_to": due_at, "claimed_by": worker_id, "now": now}
+    row = (await connection.execute(_CLAIM_DEFERRED, parameters)).first()
+    return None if row is None else Jobs(connection)._item(row)
+
+
 def _is_orphan() -> ColumnElement[bool]:
     registered = exists().where(WorkerRow.id == JobRow.worker_id)
     return and_(JobRow.state == JobState.RUNNING, or_(JobRow.worker_id.is_(None), ~registered))
@@ -196,10 +227,8 @@ _NEXT_DUE = (
     select(*Jobs._columns)
     .where(
         JobRow.state == JobState.PENDING,
-        or_(
-            and_(JobRow.due_at <= bindparam("due"), JobRow.kind.in_(bindparam("kinds", expanding=True))),
-            and_(JobRow.due_at <= bindparam("shared_due"), JobRow.kind.in_(bindparam("shared", expanding=True))),
-        ),
+        JobRow.due_at <= bindparam("due"),
+        JobRow.kind.in_(bindparam("kinds", expanding=True)),
     )
     .order_by(JobRow.priority, JobRow.due_at, JobRow.id)
     .with_for_update(skip_locked=True)
@@ -216,6 +245,21 @@ _CLAIM = (
         run=JobRow.run + 1,
         started_at=func.coalesce(JobRow.started_at, bindparam("now", type_=UtcDateTime)),
     )
+)
+_CLAIM_DEFERRED = (
+    update(JobRow)
+    .where(
+        JobRow.id == bindparam("job_id"),
+        JobRow.state == JobState.PENDING,
+        JobRow.due_at == bindparam("deferred_to", type_=UtcDateTime),
+    )
+    .values(
+        state=JobState.RUNNING,
+        worker_id=bindparam("claimed_by"),
+        run=JobRow.run + 1,
+        started_at=func.coalesce(JobRow.started_at, bindparam("now", type_=UtcDateTime)),
+    )
+    .returning(*Jobs._columns)
 )
 _CHANGE = update(_TABLE).where(_TABLE.c.id == bindparam("job_id"))  # type: ignore[arg-type]
 _CHANGE_HELD = (

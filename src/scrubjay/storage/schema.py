@@ -7,6 +7,7 @@ from sqlalchemy import Connection, inspect, text
 
 from scrubjay.errors import SchemaTooNew, StartupError
 from scrubjay.storage.database import Database
+from scrubjay.storage.queue_schema import installed_queue_version, read_queue_version, upgrade_queue
 
 if TYPE_CHECKING:
     from alembic.config import Config
@@ -30,7 +31,8 @@ async def current_revision(database: Database) -> str | None:
 async def require_current(database: Database, *, auto_migrate: bool) -> None:
     """Leave the database at this version's schema, or say in one sentence what to do."""
     current, known = await current_revision(database), known_revisions()
-    if current == known[-1]:
+    is_queue_current = await _is_queue_current(database)
+    if current == known[-1] and is_queue_current:
         return
     if current is not None and current < known[0]:
         raise StartupError(
@@ -42,11 +44,26 @@ async def require_current(database: Database, *, auto_migrate: bool) -> None:
             f"The database has schema {current}, which this version of Scrubjay ({known[-1]}) does not know; "
             "upgrade Scrubjay, or restore a backup from before its upgrade."
         )
+    if not auto_migrate and current == known[-1]:
+        raise StartupError("The tables of the job queue are missing or outdated; run: scrubjay migrate.")
     if not auto_migrate:
         raise StartupError(
             f"The database has schema {current or 'none'} and this version needs {known[-1]}; run: scrubjay migrate."
         )
     await upgrade(database)
+
+
+async def _is_queue_current(database: Database) -> bool:
+    async with database.reading() as connection:
+        return await connection.run_sync(_has_current_queue)
+
+
+def _has_current_queue(connection: Connection) -> bool:
+    """A newer queue is no obstacle: Procrastinate keeps what its earlier versions call."""
+    if connection.dialect.name != "postgresql":
+        return True
+    version = read_queue_version(connection)
+    return version is not None and version >= installed_queue_version()
 
 
 async def upgrade(database: Database, revision: str = "head") -> None:
@@ -69,6 +86,8 @@ def _upgrade(connection: Connection, revision: str) -> None:
     _take_lock(connection)
     try:
         command.upgrade(alembic_config(connection), revision)
+        if revision == "head" and not _has_current_queue(connection):
+            upgrade_queue(connection)
     finally:
         _release_lock(connection)
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import delete, update
+from sqlalchemy import String, delete, update
 from sqlalchemy.orm import Mapped, mapped_column
 
 from scrubjay.model.job import Worker
@@ -18,6 +18,7 @@ class WorkerRow(Base):
     host: Mapped[Name]
     pid: Mapped[int]
     concurrency: Mapped[int]
+    version: Mapped[str] = mapped_column(String(64), server_default="")
     started_at: Mapped[datetime] = mapped_column(UtcDateTime)
     heartbeat_at: Mapped[datetime] = mapped_column(UtcDateTime)
 

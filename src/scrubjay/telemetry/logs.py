@@ -102,7 +102,16 @@ def configure_logging(level: str = "info", log_format: str = "auto") -> None:
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(level.upper())
-    for noisy in ("mcp", "uvicorn.access", "uvicorn.error", "alembic", "aiosqlite", "asyncio"):
+    for noisy in (
+        "mcp",
+        "uvicorn.access",
+        "uvicorn.error",
+        "alembic",
+        "aiosqlite",
+        "asyncio",
+        "procrastinate",
+        "psycopg.pool",
+    ):
         logging.getLogger(noisy).setLevel(max(logging.WARNING, root.level))
 
 

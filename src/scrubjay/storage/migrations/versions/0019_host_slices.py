@@ -13,8 +13,8 @@ from scrubjay.model.clock import utc_now
 from scrubjay.model.urls import hash_url, host_of, normal_form
 from scrubjay.storage import types
 
-revision = "0018"
-down_revision = "0017"
+revision = "0019"
+down_revision = "0018"
 branch_labels = None
 depends_on = None
 
