@@ -36,7 +36,8 @@ _DENIED = frozenset(
 _SKIPPED = frozenset({"noindex", "unsupported_type", "redirect"})
 _GONE = frozenset({"http_404", "http_410", "soft_404", "gone"})
 _CUT = frozenset({"max_pages", "max_seconds", "max_pages_per_host"})
-_WRONG_PAGES = frozenset({"login_wall", "blocked_page"})  # the answer is a page, but not the one that was asked for
+# Denied, and yet objects that should have been taken in: the source lists them, or another page came in their place.
+_EXPECTED = frozenset({"login_wall", "blocked_page", "unauthorized", "forbidden"})
 
 _NEXT_STEPS: Mapping[str, str] = {
     "blocked_address": "Allow the network with SCRUBJAY_ALLOWED_PRIVATE_NETWORKS if it is yours.",
@@ -102,13 +103,13 @@ def is_warning(state: WorkState, reason: str | None) -> bool:
     """Whether specification 000 counts it as a warning: a link that answers with 4xx or 5xx is no failed object."""
     if state not in (WorkState.FAILED, WorkState.DENIED) or reason is None:
         return False
-    return reason.startswith("http_") or reason in ("soft_404", "gone", "unauthorized", "forbidden")
+    return reason.startswith("http_") or reason in ("soft_404", "gone")
 
 
 def is_failed_object(state: WorkState, reason: str | None) -> bool:
     """Whether an object should have been taken in and was not. What policy denies or leaves out is none."""
     if state is WorkState.DENIED:
-        return reason in _WRONG_PAGES
+        return reason in _EXPECTED
     return state is WorkState.FAILED and not is_warning(state, reason)
 
 
