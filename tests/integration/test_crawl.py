@@ -628,7 +628,7 @@ async def test_block_pages_login_walls_and_shells_are_failures_not_pages(crawler
     )
     site.add("/shell", "<html><body><div id='root'></div><script src='/app.js'></script></body></html>")
 
-    pages = await crawler.pages(await crawler.crawl(site.url))
+    pages = await crawler.pages(await crawler.crawl(site.url, max_failed_share=1))
 
     assert pages["/blocked"]["error_type"] == "blocked_page"
     assert pages["/shell"]["error_type"] == "empty_page"

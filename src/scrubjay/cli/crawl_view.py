@@ -84,11 +84,11 @@ PARTLY_FAILED, NOTHING_READ = 3, 4
 
 
 def exit_code(result: Mapping[str, Any] | None) -> int:
-    """0 when all was read but for dead links, 3 when something failed, 4 when nothing was read."""
+    """0 when everything that exists was read, 3 when something failed or was refused, 4 when nothing was read."""
     report = RunReport.load((result or {}).get("report"))
-    if report is None or not report.got:
+    if report is None or not (report.got or report.unwanted):
         return NOTHING_READ
-    return PARTLY_FAILED if report.objects_failed else 0
+    return PARTLY_FAILED if report.lost else 0
 
 
 def show_problems(job: Job, found: RunItems | None) -> None:

@@ -75,7 +75,7 @@ class EnumerationFiles:
             ("Added", "Added", items(Change.ADDED)),
             ("Changed", "Changed", items(Change.CHANGED)),
             ("Deleted", "Deleted", items(Change.DELETED)),
-            ("Unchanged", None, lambda: self._ledger(operation, touched=False)),
+            ("Unchanged", None, lambda: self._unchanged(operation)),
             ("Success", "Success", items(None, WorkState.DONE)),
             ("Failed", "Failed", items(None, *PROBLEM_STATES, chosen=is_failed_object)),
             ("Warnings", "Warnings", items(None, *PROBLEM_STATES, chosen=is_warning)),
@@ -92,12 +92,18 @@ class EnumerationFiles:
             if not page:
                 return
             for item in page:
-                # What was taken in is not what was deleted; both succeeded.
-                if states and item.change is Change.DELETED:
+                # Success means that it was taken in.
+                if change is None and item.change in (Change.DELETED, Change.UNCHANGED):
                     continue
                 if chosen(item.state, item.reason):
                     yield describe(item)
             after = page[-1].key_hash
+
+    async def _unchanged(self, operation: Operation) -> AsyncIterator[dict[str, Any]]:
+        async for entry in self._ledger(operation, touched=False):
+            yield entry
+        async for entry in self._items(operation, Change.UNCHANGED, (WorkState.DONE,), _any):
+            yield entry
 
     async def _ledger(self, operation: Operation, *, touched: bool | None) -> AsyncIterator[dict[str, Any]]:
         """What the source has: all of it, or what this operation did not have to touch."""

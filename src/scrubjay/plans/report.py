@@ -34,8 +34,10 @@ _DENIED = frozenset(
     }
 )  # fmt: skip
 _SKIPPED = frozenset({"noindex", "unsupported_type", "redirect"})
+_GONE = frozenset({"http_404", "http_410", "soft_404", "gone"})
 _CUT = frozenset({"max_pages", "max_seconds", "max_pages_per_host"})
-_WRONG_PAGES = frozenset({"login_wall", "blocked_page"})  # the answer is a page, but not the one that was asked for
+# Denied, and yet objects that should have been taken in: the source lists them, or another page came in their place.
+_EXPECTED = frozenset({"login_wall", "blocked_page", "unauthorized", "forbidden"})
 
 _NEXT_STEPS: Mapping[str, str] = {
     "blocked_address": "Allow the network with SCRUBJAY_ALLOWED_PRIVATE_NETWORKS if it is yours.",
@@ -101,13 +103,13 @@ def is_warning(state: WorkState, reason: str | None) -> bool:
     """Whether specification 000 counts it as a warning: a link that answers with 4xx or 5xx is no failed object."""
     if state not in (WorkState.FAILED, WorkState.DENIED) or reason is None:
         return False
-    return reason.startswith("http_") or reason in ("soft_404", "gone", "unauthorized", "forbidden")
+    return reason.startswith("http_") or reason in ("soft_404", "gone")
 
 
 def is_failed_object(state: WorkState, reason: str | None) -> bool:
     """Whether an object should have been taken in and was not. What policy denies or leaves out is none."""
     if state is WorkState.DENIED:
-        return reason in _WRONG_PAGES
+        return reason in _EXPECTED
     return state is WorkState.FAILED and not is_warning(state, reason)
 
 
@@ -174,6 +176,7 @@ class RunReport:
     reasons: Mapping[str, int] = field(default_factory=dict)  # of what was not taken in
     objects_failed: int = 0  # items that should have been taken in and were not (specification 000)
     warnings: int = 0  # links that answered with an error
+    lost: int = 0  # items that failed or were refused, without those that are gone
     unwanted: int = 0  # new or changed, but the plan takes in no additions or no updates
     limits: Mapping[str, int] = field(default_factory=dict)  # limits that were hit, and how often
     is_complete: bool = False
@@ -192,7 +195,7 @@ class RunReport:
         counts = dict.fromkeys(ItemOutcome, 0)
         reasons: dict[str, int] = {}
         cut: dict[str, int] = {}
-        warnings = unwanted = failed = 0
+        warnings = unwanted = failed = lost = 0
         for (change, state, reason), (number, _) in tally.items():
             outcome = outcome_of(change, state)
             if outcome is None:
@@ -205,6 +208,8 @@ class RunReport:
                 cut[reason] = cut.get(reason, 0) + number
             failed += number if is_failed_object(state, reason) else 0
             warnings += number if is_warning(state, reason) else 0
+            if reason not in _GONE and (is_failed_object(state, reason) or is_warning(state, reason)):
+                lost += number
         counts[ItemOutcome.UNCHANGED] += unchanged
         limits = limits or {}
         more = [
@@ -215,6 +220,7 @@ class RunReport:
             reasons=reasons,
             objects_failed=failed,
             warnings=warnings,
+            lost=lost,
             unwanted=unwanted,
             limits={**cut, **limits},
             is_complete=is_complete and not cut,
@@ -231,6 +237,8 @@ class RunReport:
             reasons=dict(stored.get("reasons") or {}),
             objects_failed=int(stored.get("objects_failed") or 0),
             warnings=int(stored.get("warnings") or 0),
+            lost=int(stored.get("lost") or 0),
+            unwanted=int(stored.get("unwanted") or 0),
             limits=dict(stored.get("limits") or {}),
             is_complete=bool(stored.get("complete")),
             problems=tuple(stored.get("problems") or ()),
@@ -243,6 +251,8 @@ class RunReport:
             "reasons": dict(most),
             "objects_failed": self.objects_failed,
             "warnings": self.warnings,
+            "lost": self.lost,
+            "unwanted": self.unwanted,
             "limits": dict(self.limits),
             "complete": self.is_complete,
             "problems": list(self.problems),
@@ -264,16 +274,21 @@ class RunReport:
     def has_faults(self) -> bool:
         return bool(self.failed or self.denied)
 
-    def failure(self, max_failed_share: float, first: OperationItem | None = None) -> str | None:
-        """Why the run as a whole has failed, in one sentence; nothing when it has not."""
+    def failure(
+        self, max_failed_share: float, first: OperationItem | None = None, *, counts_warnings: bool = False
+    ) -> str | None:
+        """Why the run as a whole has failed, in one sentence; nothing when it has not.
+
+        With `counts_warnings`, links that answered with an error other than "gone" count as failed.
+        """
         if not self.got and not self.unwanted:
             if first is not None:
                 return f"Nothing was read. {first.key}: {first.error or first.reason}"
             return "Nothing was read: the source has no items that this plan takes in."
-        share = self.objects_failed / max(1, self.objects_failed + self.got)
-        if share > max_failed_share:
+        failed = self.lost if counts_warnings else self.objects_failed
+        if failed / max(1, failed + self.got) > max_failed_share:
             return (
-                f"{self.objects_failed:,} of {self.objects_failed + self.got:,} items failed, "
+                f"{failed:,} of {failed + self.got:,} items failed, "
                 f"more than the {max_failed_share:.0%} that the plan allows."
             )
         return None

@@ -391,6 +391,10 @@ class _Run:
                 await OperationItems(connection).skip(operation_id, Change.DELETED)
             tally = await OperationItems(connection).tally(operation_id)
             withheld = _sum(tally, (Change.DELETED, WorkState.SKIPPED))[0]
+            if withheld and not self._plan.process_deletions:
+                self._say(
+                    f"Missing objects: {withheld:,}. Their documents stay, because the plan processes no deletions."
+                )
             if counts["objects_enumerated"]:
                 await Ledger(connection).note_missing(self._plan.id, operation_id)
             changes = {**counts, "objects_withheld": withheld, "retrieval_started_at": utc_now()}
@@ -441,7 +445,8 @@ class _Run:
         elif self._plan.ingestion_settings.keeps_documents:
             await self._export()
         report, first = await self._report()
-        failure = report.failure(self._plan.max_failed_share, first)
+        # Specification 000 does not count links that answer with an error; that is for operations of plans.
+        failure = report.failure(self._plan.max_failed_share, first, counts_warnings=self._plan.is_one_off)
         if self._sink is not None and first is None and self._operation.is_complete:
             failure = None  # a library may well be empty
         if report.objects_failed:

@@ -11,7 +11,7 @@ from scrubjay.crawler.politeness import Manners, Politeness
 from scrubjay.crawler.relevance import Relevance
 from scrubjay.crawler.robots import Robots
 from scrubjay.crawler.web_crawler import DISCOVERY_KIND, WebCrawler, seal_spec
-from scrubjay.errors import FetchFailed, HostBlocked, InvalidRequest, NotFound
+from scrubjay.errors import Conflict, FetchFailed, HostBlocked, InvalidRequest, NotFound
 from scrubjay.extract.boilerplate import SiteBoilerplate
 from scrubjay.model.crawl_spec import CrawlSpec
 from scrubjay.model.crawling import CrawledPage
@@ -74,10 +74,16 @@ class CrawlService:
             destination=destination,
             may_join=_may_join(spec),
         )
-        async with self._crawler.database.writing() as connection:
-            job = await begin_crawl(connection, order, options)
+        try:
+            job = await self._begin(order, options)
+        except Conflict:  # the same first crawl may have begun at the same moment
+            job = await self._begin(order, options)
         await self._jobs.tell()
         return job
+
+    async def _begin(self, order: OneOffCrawl, options: RunOptions) -> Job:
+        async with self._crawler.database.writing() as connection:
+            return await begin_crawl(connection, order, options)
 
     async def _require_open(self, principal: Principal, spec: CrawlSpec) -> None:
         """A crawl that could only ask blocked hosts is refused; one of several is left to the crawl to report."""
@@ -209,6 +215,16 @@ def score_urls(
     return sorted((each for each in scored if each[1] >= threshold), key=lambda each: (-each[1], each[0]))
 
 
+# Fields of a spec that change when exact pages are requested, and not what is stored of them.
+_SAME_RESULT = frozenset(
+    {
+        "start_urls", "follow_links", "max_depth", "max_pages", "max_seconds", "max_failed_share", "use_sitemaps",
+        "strategy", "mode", "concurrency", "concurrent_hosts", "host_concurrency", "delay_ms", "rate_limit_rps",
+        "timeout_seconds", "retries", "extent", "include", "exclude", "keywords", "score_threshold",
+    }
+)  # fmt: skip
+
+
 def _key(principal: Principal, spec: CrawlSpec, destination: Destination | None) -> str:
     collection_id = None if destination is None else destination.collection_id
     try:
@@ -218,10 +234,10 @@ def _key(principal: Principal, spec: CrawlSpec, destination: Destination | None)
 
 
 def _may_join(spec: CrawlSpec) -> bool:
-    """Whether these are exact pages that any plan would crawl the same way."""
+    """Whether these are exact pages that any plan would crawl with the same result."""
     if spec.follow_links and spec.max_depth > 0:
         return False
-    return spec.scope_id is None and not (spec.auth or spec.headers or spec.proxy_id or spec.user_agent or spec.refresh)
+    return spec.model_dump(exclude_defaults=True).keys() <= _SAME_RESULT
 
 
 def page_record(page: CrawledPage) -> dict[str, Any]:

@@ -182,7 +182,8 @@ class WebConnector:
             if name in _CUTTING_LIMITS and not (name in _RECHECKED_LIMITS and settings.recheck_missing):
                 self.problems.append(f"The limit {name} cut the run: {number:,} {_CUTTING_LIMITS[name]}.")
         if is_exact:
-            return  # exactly these pages: what one of them says tells nothing about the others
+            await self._judge_exact(context, scope_id, summary)
+            return
         start = normalize_url(spec.start_urls[0])
         async with self.tools.crawler.database.reading() as connection:
             found = await CrawledPages(connection).by_hashes(scope_id, [hash_url(start)])
@@ -193,6 +194,23 @@ class WebConnector:
             self.problems.append(f"{start} led to no page that could be read.")
         if summary["failed"] and not settings.recheck_missing:
             self.problems.append(f"{summary['failed']} pages could not be read, nor what they may link to.")
+
+    async def _judge_exact(self, context: JobContext, scope_id: str, summary: Mapping[str, Any]) -> None:
+        """Exactly these pages were asked for: one that could not be read may still exist."""
+        unread, after = 0, ""
+        while True:
+            async with self.tools.crawler.database.reading() as connection:
+                pages = await CrawledPages(connection).listing(
+                    scope_id, context.job.id, after=after, only_problems=True
+                )
+            if not pages:
+                break
+            unread += sum(not _is_gone(page) for page in pages)
+            after = pages[-1].url_hash
+        if unread:
+            self.problems.append(f"Addresses that could not be read: {unread:,}.")
+        elif not summary["pages"] and not self.plan.is_one_off:
+            self.problems.append("None of the addresses could be read.")
 
     async def read_many(self, items: Sequence[SourceItem]) -> Sequence[SourceContent | ScrubjayError]:
         """What the crawl kept of these pages; an error for a page that has no content."""
@@ -265,8 +283,7 @@ def _item(page: PageListing) -> SourceItem:
             message=page.error or page.error_type,
             http_status=page.status,
             attempts=page.attempts,
-            # The site says that there is no such page; a fault in between does not say so.
-            is_gone=page.status in _GONE_STATUSES or page.error_type in _GONE_ERRORS,
+            is_gone=_is_gone(page),
         )
     return SourceItem(
         key=page.url,
@@ -279,6 +296,11 @@ def _item(page: PageListing) -> SourceItem:
         text_sha256=page.content_sha256,
         problem=problem,
     )
+
+
+def _is_gone(page: PageListing) -> bool:
+    """Whether the site says that there is no such page; a fault in between does not say so."""
+    return page.status in _GONE_STATUSES or page.error_type in _GONE_ERRORS
 
 
 def _moment(text: str | None) -> datetime | None:

@@ -102,6 +102,22 @@ async def test_a_plan_exits_with_3_for_a_broken_file_and_with_4_when_its_site_is
     assert json.loads(nothing.stdout)["state"] == "Failed"
 
 
+async def test_refused_pages_exit_with_3_and_a_plan_that_takes_in_nothing_new_exits_with_0(
+    site: Site, home: Path
+) -> None:
+    site.add("/", article("home", "/members", "/there"))
+    site.add("/there", article("there"))
+    site.add("/members", Reply("<h1>Forbidden</h1>", 403))
+    refused = await call(home, "crawl", f"{site.url}/", *QUICK, "--quiet", "--no-index")
+    added = await call(home, "plan", "add", f"{site.url}/there", "--name", "t", "--delay-ms", "0", "--no-additions")
+    assert added.returncode == 0, added
+
+    unwanted = await call(home, "plan", "run", "t", "--json")
+
+    assert refused.returncode == 3, refused
+    assert (unwanted.returncode, json.loads(unwanted.stdout)["state"]) == (0, "Success"), unwanted
+
+
 async def test_a_one_off_crawl_is_listed_with_all_and_kept_as_a_plan(site: Site, home: Path) -> None:
     site.add("/", article("home"))
     assert (await call(home, "crawl", f"{site.url}/", *QUICK, "--quiet")).returncode == 0

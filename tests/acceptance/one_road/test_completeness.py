@@ -48,6 +48,23 @@ async def test_a_page_with_too_many_links_makes_the_run_incomplete_and_nothing_i
     assert {f"{site.url}{name}" for name in names} <= set(kept)
 
 
+async def test_a_plan_of_exact_pages_whose_host_is_down_deletes_nothing(library: House, owner: Key, site: Site) -> None:
+    names = [f"/page{number}" for number in range(4)]
+    for name in names:
+        site.add(name, article(name))
+    url = site.add("/", article("home", *names))
+    plan = await make_plan(library, owner, url, ProcessDeletions=True)
+    assert (await run(library, owner, plan))["ObjectsAdded"] == 5
+    web = {"RepositorySettings": {"StartUrl": url, "CrawlDelayMs": 0, "FollowLinks": False, "RecheckMissing": False}}
+    await library.plans("PUT", f"/crawlplans/{plan['Id']}", owner, json={**plan, **web})
+    site.add("/", Reply("<h1>Busy</h1>", 503))
+
+    down = await run(library, owner, plan, confirmDeletions=True)
+
+    assert (down["IsComplete"], down["ObjectsDeleted"]) == (False, 0)
+    assert len(await documents(library, owner)) == 5
+
+
 async def test_a_crawl_that_its_page_budget_cut_names_the_limit(library: House, owner: Key, site: Site) -> None:
     names = [f"/page{number}" for number in range(6)]
     for name in names:

@@ -242,3 +242,52 @@ async def test_a_crawl_with_some_failures_is_completed_and_fails_above_its_share
     assert some["failed_items"][0]["next_step"]
     assert too_many["status"] == "failed"
     assert "1 of 3 items failed" in too_many["error"]
+
+
+async def test_a_crawl_of_refused_pages_fails_above_its_share_and_one_of_dead_links_does_not(
+    library: House, owner: Key, site: Site
+) -> None:
+    names = [f"/page{number}" for number in range(5)]
+    url = site.add("/", article("home", *names))
+
+    dead = await crawl_site(library, owner, url)
+    for name in names:
+        site.add(name, Reply("<h1>Forbidden</h1>", 403))
+    refused = await crawl_site(library, owner, url)
+
+    assert (dead["status"], dead["pages_failed"]) == ("completed", 5)
+    assert refused["status"] == "failed"
+    assert "5 of 6 items failed" in refused["error"]
+
+
+async def test_a_crawl_with_other_settings_is_no_run_of_the_plan_that_owns_the_page(
+    library: House, owner: Key, site: Site
+) -> None:
+    url = site.add("/", article("home"))
+    plan = await make_plan(library, owner, url)
+    await run(library, owner, plan)
+    site.robots = Reply("User-agent: *\nDisallow: /", content_type="text/plain")
+    config = await library.api(
+        "POST", "/configs", owner, status=201, json={"name": "ours", "respect_robots_txt": False}
+    )
+
+    ended = await crawl(library, owner, url, config_id=config["id"])
+
+    assert (ended["status"], ended["failed_items"]) == ("completed", [])
+    operations = await library.plans("GET", f"/crawlplans/{plan['Id']}/operations", owner)
+    assert operations["TotalRecords"] == 1
+
+
+async def test_an_enumeration_agrees_with_the_counters_of_its_operation(library: House, owner: Key, site: Site) -> None:
+    url = site.add("/", article("home", "/there"))
+    site.add("/there", article("there"))
+    await crawl_site(library, owner, url)
+    plan = await make_plan(library, owner, url)
+
+    operation = await run(library, owner, plan)
+
+    assert (operation["ObjectsSuccess"], operation["ObjectsUnchanged"]) == (0, 2)
+    path = f"/crawlplans/{plan['Id']}/operations/{operation['Id']}"
+    enumeration = await library.plans("GET", f"{path}/enumeration", owner)
+    assert (len(enumeration["Success"]), len(enumeration["Unchanged"])) == (0, 2)
+    assert enumeration["Statistics"]["SuccessCount"] == 0
