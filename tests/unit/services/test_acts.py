@@ -9,7 +9,7 @@ from scrubjay.model.audit import ACTIONS
 
 FOLDER = Path(scrubjay.services.__file__).parent
 # What only looks.
-READING = {"access.list_keys", "access.get_key", "audit.page"}
+READING = {"access.list_keys", "access.get_key", "audit.page", "jobs.workers"}
 # What anybody who may write can do, and is noted all the same.
 NOTED = {
     "access.create_sign_in_link", "access.sign_in", "access.open_session", "access.open_as_admin",
