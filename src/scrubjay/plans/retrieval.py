@@ -128,9 +128,9 @@ class Retrieval:
                     async with asyncio.timeout(POLL_SECONDS):
                         await self._over.wait()
 
-    async def drain(self) -> None:
-        """Wait until `follow` has taken in everything that this job's crawl has found so far."""
-        while not self._over.is_set():
+    async def drain(self, following: "asyncio.Task[None]") -> None:
+        """Wait until `following` (the task of `follow`) has taken in everything that this job's crawl has found."""
+        while not following.done():
             async with self.parts.database.reading() as connection:
                 items = OperationItems(connection)
                 if not await items.pending(self.operation_id, self._followed, 1, part_id=self.context.job.id):

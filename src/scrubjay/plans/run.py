@@ -287,7 +287,7 @@ class _Run:
         try:
             yield
             if to_the_end:
-                await retrieval.drain()
+                await retrieval.drain(following)
         finally:
             # Not cancelled: a cancellation can be lost in a library, and a batch that has begun is finished anyway.
             retrieval.stop()
