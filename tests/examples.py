@@ -530,7 +530,7 @@ EXAMPLES: Mapping[AnyRepository, Callable[[Family], Any]] = {
         error=UNICODE, discovered_at=MOMENT,
     ),
     SharedCrawls: lambda family: SharedCrawl(
-        job_id=family.crawls.pop().id, granted=BIG_NUMBER, is_over=True, roots=[URL]
+        job_id=family.crawls.pop().id, granted=BIG_NUMBER, is_over=True, roots=[URL], yielding=["job"]
     ),
     CrawledPages: lambda family: CrawledPage(
         scope_id=new_id("site"), url_hash=new_hash(), tenant_id=family.tenant_id, job_id=family.job.id, url=URL,

@@ -1,4 +1,4 @@
-"""A host slice: the job that requests the pages of some hosts of a crawl, for a limited time.
+"""A host slice: the job that requests the pages of some hosts of a crawl, until others need these hosts.
 
 All jobs of a crawl share its frontier, but a host belongs to one of them at a time (`sliced_crawl.py` hands hosts out),
 so the fence of a slice's job covers everything that it does.
@@ -15,8 +15,6 @@ from scrubjay.storage.shared_crawls import SharedCrawls
 
 SLICE_KIND = "crawl_slice"
 SLICES_PER_WORKER = 2  # at once; a crawl makes as many for each worker, so all workers have the same number
-SLICE_PAGES = 500
-SLICE_SECONDS = 10.0
 LINGER_SECONDS = 0.5  # how long a slice without work waits for links that others find
 LINGER_LOOK_SECONDS = 0.1
 MOST_GRANTED = 500
@@ -56,22 +54,21 @@ class PageBudget:
 class HostSlice:
     """One run of a slice. `state` is what an earlier run of the same job remembered."""
 
-    def __init__(self, crawl_id: str, payload: Mapping[str, Any], max_pages: int, state: Mapping[str, Any]) -> None:
+    def __init__(
+        self, job_id: str, crawl_id: str, payload: Mapping[str, Any], max_pages: int, state: Mapping[str, Any]
+    ) -> None:
         self.crawl_id = crawl_id
+        self._job_id = job_id
         self.hosts = frozenset(payload["hosts"])
         self.spent: Mapping[str, int] = payload["spent"]  # host → pages that the crawl has requested before
         self.budget = PageBudget(crawl_id, max_pages, int(payload["parts"]), int(state.get("granted", 0)))
         self.is_over = False  # the crawl is
-        self._ends_at = time.monotonic() + SLICE_SECONDS
+        self.yields = False  # it ends when the pages under way are done
         self._idle_since: float | None = None
 
     @property
     def state(self) -> Mapping[str, Any]:
         return {"granted": self.budget.granted}
-
-    def has_room(self, fetched: int) -> bool:
-        """Whether this slice may still take up URLs. Other slices continue with its hosts."""
-        return fetched < SLICE_PAGES and time.monotonic() < self._ends_at
 
     async def look(self, connection: AsyncConnection, wanted: int) -> Sequence[str]:
         """Whether the crawl is over, more of the budget if needed; returns where its starts redirected to."""
@@ -79,17 +76,18 @@ class HostSlice:
         self.is_over = known is None or known.is_over
         if known is None:
             return ()
-        await self.budget.ask(connection, 0 if self.is_over else wanted, known.granted)
+        self.yields = self.yields or self._job_id in known.yielding
+        await self.budget.ask(connection, 0 if self.is_over or self.yields else wanted, known.granted)
         return known.roots
 
     def note_work(self) -> None:
         self._idle_since = None
 
-    async def linger(self, fetched: int) -> bool:
+    async def linger(self) -> bool:
         """Wait a moment for links that other jobs find; false when this slice is to end."""
         now = time.monotonic()
         self._idle_since = self._idle_since or now
-        if self.is_over or self.budget.is_used_up or not self.has_room(fetched):
+        if self.is_over or self.budget.is_used_up or self.yields:
             return False
         await asyncio.sleep(LINGER_LOOK_SECONDS)
         return now - self._idle_since < LINGER_SECONDS

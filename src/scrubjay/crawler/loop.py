@@ -193,7 +193,7 @@ class WebCrawl:
         """Whether there is something to look at although no link leads to it."""
         if self._slice is not None:
             self._exhausted = False  # others may have found links to these hosts
-            return await self._slice.linger(self.tally.fetched)
+            return await self._slice.linger()
         if self._sliced is not None and self._sliced.is_active and not self._out_of_time:
             if self._sliced.home is not None:
                 await self._leave_home(self._sliced)
@@ -330,8 +330,7 @@ class WebCrawl:
             shared = await SharedCrawls(connection).find_by_job(self._crawl_id)
             await budget.ask(connection, wanted, self._spec.max_pages if shared is None else shared.granted)
         else:
-            room = self._slice.has_room(self.tally.fetched)
-            for root in await self._slice.look(connection, wanted if room else 0):
+            for root in await self._slice.look(connection, wanted):
                 self._frontier.scope.add_root(root)
 
     @property
@@ -388,7 +387,7 @@ class WebCrawl:
         """How many more URLs may be taken up, if all that are under way turn out to be pages."""
         if self._spec.mode is CrawlMode.SEQUENTIAL and not self._seeded:
             return 0  # what sitemaps list has its place in the exact order
-        if self._slice is not None and not self._slice.has_room(self.tally.fetched):
+        if self._slice is not None and self._slice.yields:
             return 0
         budget = self._budget
         most = self._spec.max_pages if budget is None else budget.granted

@@ -1,9 +1,10 @@
 """Shares a crawl of many hosts among workers: its job hands hosts out in slices, and adds up what these report.
 
 The crawl's own job keeps the host of its first start URL (`loop.py`), so that a crawl of one host loses nothing. Other
-hosts with work are given to slices (`host_slice.py`): jobs of a few seconds that any worker runs. A slice that ended is
-added to the crawl's counts and deleted, and its hosts are handed out again. Only this job creates slices, so a host is
-never in two of them; all of it is in the database, and a job that is taken over continues.
+hosts with work are given to slices (`host_slice.py`): jobs that any worker runs. While hosts wait, or workers are idle,
+it asks slices to end. A slice that ended is added to the crawl's counts and deleted, and its hosts are handed out
+again. Only this job creates slices, so a host is never in two of them; all of it is in the database, and a job that is taken
+over continues.
 """
 
 import asyncio
@@ -31,7 +32,10 @@ from scrubjay.storage.shared_crawls import SharedCrawls
 from scrubjay.storage.workers import Workers
 from scrubjay.telemetry.tracing import TRACEPARENT
 
-LOOK_SECONDS = 0.25
+LOOK_SECONDS = 0.5
+SPLIT_URLS = 64  # pending, of a slice that gives hosts to idle workers; fewer are done sooner where they are
+SPLIT_SECONDS = 3.0  # how old a slice is before it gives hosts to idle workers
+TURN_SECONDS = 15.0  # how old a slice is before it makes room for hosts that wait
 BEGIN_SECONDS = 0.5  # a crawl that ends sooner is not shared
 MAX_SLICE_HOSTS = 64
 SETTLE_LOOK_SECONDS = 0.1
@@ -57,10 +61,12 @@ class SliceNews:
     begins: bool = False  # this is the first time that hosts are handed out
     home_waits: bool = False  # the crawl's own job has URLs to request
     roots: list[str] = field(default_factory=list)  # where start URLs redirected to, when that is news
+    yielding: list[str] = field(default_factory=list)  # slices to end
 
     @property
     def has_changes(self) -> bool:
-        return bool(self.begins or self.ended or self.stopped or self.new or self.events or self.roots)
+        told = self.ended or self.stopped or self.new or self.events or self.roots or self.yielding
+        return self.begins or bool(told)
 
 
 class SlicedCrawl:
@@ -87,6 +93,9 @@ class SlicedCrawl:
         self._relayed: dict[str, int] = dict(state.get("relayed") or {})  # slice → events in the crawl's own log
         self._parts: Sequence[Job] = ()
         self._roots: list[str] = []
+        self._yielding: list[str] = []
+        self._workers = 1
+        self._seen_at: dict[str, float] = {}  # slice → when this run first saw it running
         self._began_at = self._looked_at = time.monotonic()
         context.has_parts = self.is_active
 
@@ -132,12 +141,13 @@ class SlicedCrawl:
         news, crawl_id, began_at = SliceNews(), self._context.job.id, time.monotonic()
         async with self._database.reading() as connection:
             workers = await Workers(connection).count()
+            self._workers = max(1, workers)
             if not self.is_active and workers < 2 and not self._always:
                 self._looked_at = time.monotonic() + 4 * LOOK_SECONDS
                 return news
             # In this order: when no slice is active, only this job adds URLs.
             self._see(await Jobs(connection).parts(crawl_id))
-            waiting = set(await Frontier(connection).waiting_hosts(crawl_id))
+            waiting = await Frontier(connection).waiting_hosts(crawl_id)
             shared = await SharedCrawls(connection).find_by_job(crawl_id)
             behind = {p.id: told for p in self._parts if (told := self._relayed.get(p.id, 0)) < p.event_count}
             news.events = list(await JobEvents(connection).after_each(behind, EVENTS_AT_ONCE)) if behind else []
@@ -153,18 +163,19 @@ class SlicedCrawl:
                 news.ended.append(part)
         is_used_up = shared is not None and shared.granted >= self._spec.max_pages
         if is_used_up or self.is_over:
-            waiting = set()
-        elif self._spec.max_pages_per_host is not None:
-            waiting = {host for host in waiting if self._spent(host) < self._spec.max_pages_per_host}
+            waiting = {}
+        elif (limit := self._spec.max_pages_per_host) is not None:
+            waiting = {host: count for host, count in waiting.items() if self._spent(host) < limit}
         news.home_waits = self.home in waiting
         here = {*busy, *([self.home] if self.home else ())}
-        free = sorted(waiting - self.taken - here)
+        free = sorted(waiting.keys() - self.taken - here)
         # From then on, this job requests nothing of other hosts, so that these can be handed out.
         news.begins = not self.is_active and bool({*waiting, *busy} - {self.home})
-        if free:
-            active = sum(not part.is_finished for part in self._parts)
-            news.new = self._divide(free, max(1, workers), active, len(here))
-        self.is_finished = not self._parts and not (waiting - {self.home})
+        room = self._room(len(here))
+        news.new = self._divide(free, room)
+        left = len(free) - sum(len(job.payload["hosts"]) for job in news.new)
+        news.yielding = self._choose_yielding(waiting, left, room - len(news.new))
+        self.is_finished = not self._parts and not (waiting.keys() - {self.home})
         found = [root for part in self._parts for root in (part.checkpoint or {}).get("roots") or ()]
         news.roots = [root for root in found if root not in self._roots]
         return news
@@ -173,20 +184,46 @@ class SlicedCrawl:
     def has_slices(self) -> bool:
         return bool(self._parts)
 
-    def _divide(self, hosts: Sequence[str], workers: int, active: int, here: int) -> list[Job]:
-        """Slices for hosts: as many as may run beside the `active` ones and the hosts that this job has `here`."""
-        spec = self._spec
-        most = min(SLICES_PER_WORKER * workers, max(1, spec.concurrency - 1))
-        if spec.concurrent_hosts is not None:
-            most = min(most, spec.concurrent_hosts - here)
-        room = most - active
-        if room <= 0:
-            return []
-        size = 1 if spec.concurrent_hosts is not None else min(MAX_SLICE_HOSTS, -(-len(hosts) // room))
-        chosen = [hosts[start : start + size] for start in range(0, len(hosts), size)][:room]
-        return [self._slice(each, most) for each in chosen]
+    def _room(self, here: int) -> int:
+        """How many slices may be added; this job itself has URLs of `here` hosts under way."""
+        most = self._most
+        if self._spec.concurrent_hosts is not None:
+            most = min(most, self._spec.concurrent_hosts - here)
+        return max(0, most - sum(not part.is_finished for part in self._parts))
 
-    def _slice(self, hosts: Sequence[str], parts: int) -> Job:
+    @property
+    def _most(self) -> int:
+        return min(SLICES_PER_WORKER * self._workers, max(1, self._spec.concurrency - 1))
+
+    def _divide(self, hosts: Sequence[str], room: int) -> list[Job]:
+        """Up to `room` slices for hosts."""
+        if not (hosts and room):
+            return []
+        size = 1 if self._spec.concurrent_hosts is not None else min(MAX_SLICE_HOSTS, -(-len(hosts) // room))
+        chosen = [hosts[start : start + size] for start in range(0, len(hosts), size)][:room]
+        return [self._slice(each) for each in chosen]
+
+    def _choose_yielding(self, waiting: Mapping[str, int], free: int, idle: int) -> list[str]:
+        """Slices that are to end: old ones while hosts wait, and those with most pending URLs while places are idle."""
+        now, running = time.monotonic(), [part for part in self._parts if part.state is JobState.RUNNING]
+        self._seen_at = {part.id: self._seen_at.get(part.id, now) for part in running}
+        if free and not idle:
+            chosen = [part.id for part in running if now - self._seen_at[part.id] >= TURN_SECONDS]
+        else:
+            pending = {
+                part.id: [waiting[host] for host in part.payload["hosts"] if host in waiting] for part in running
+            }
+            splittable = [
+                part.id
+                for part in running
+                if len(pending[part.id]) > 1
+                and sum(pending[part.id]) >= SPLIT_URLS
+                and now - self._seen_at[part.id] >= SPLIT_SECONDS
+            ]
+            chosen = sorted(splittable, key=lambda part_id: -sum(pending[part_id]))[:idle]
+        return [part_id for part_id in chosen if part_id not in self._yielding]
+
+    def _slice(self, hosts: Sequence[str]) -> Job:
         job = self._context.job
         spent = {host: self._spent(host) for host in hosts} if self._spec.max_pages_per_host is not None else {}
         payload = {name: value for name, value in job.payload.items() if name not in _NOT_PASSED_ON}
@@ -194,7 +231,7 @@ class SlicedCrawl:
             parent_id=job.id,
             tenant_id=job.tenant_id,
             kind=SLICE_KIND,
-            payload={**payload, "hosts": list(hosts), "spent": spent, "parts": parts + 1},
+            payload={**payload, "hosts": list(hosts), "spent": spent, "parts": self._most + 1},
             priority=job.priority,
             max_retries=job.max_retries,
             submitted_by=job.submitted_by,
@@ -215,9 +252,13 @@ class SlicedCrawl:
             await SharedCrawls(connection).begin(SharedCrawl(job_id=crawl_id, granted=under_way, roots=self._roots))
             self.budget.granted = under_way
             self.is_active = self._context.has_parts = True
-        elif news.roots or list(roots) != self._roots[: len(roots)]:
+        elif news.roots or news.yielding or list(roots) != self._roots[: len(roots)]:
             self._roots = list(dict.fromkeys([*roots, *self._roots, *news.roots]))
-            await SharedCrawls(connection).change(crawl_id, is_over=self.is_over, roots=self._roots)
+            known = {part.id for part in self._parts}
+            self._yielding = [id_ for id_ in [*self._yielding, *news.yielding] if id_ in known]
+            await SharedCrawls(connection).change(
+                crawl_id, is_over=self.is_over, roots=self._roots, yielding=self._yielding
+            )
         for part in news.ended:
             await self._absorb(connection, part)
         for part in news.stopped:

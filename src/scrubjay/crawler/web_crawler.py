@@ -104,9 +104,8 @@ class WebCrawler:
         self, context: JobContext, spec: CrawlSpec, scope_id: str, guide: Guide | None = None
     ) -> Mapping[str, Any]:
         """One slice of a crawl, as `sliced_crawl.py` queued it."""
-        slice_ = HostSlice(
-            context.job.parent_id or "", context.payload, spec.max_pages, context.state.get("slice") or {}
-        )
+        state = context.state.get("slice") or {}
+        slice_ = HostSlice(context.job.id, context.job.parent_id or "", context.payload, spec.max_pages, state)
         share = max(1, spec.concurrency // int(context.payload["parts"]))
         own = spec.model_copy(update={"concurrency": share, "concurrent_hosts": None})
         return await self._crawl(context, own, scope_id, guide, slice_=slice_)

@@ -93,6 +93,7 @@ class SharedCrawl:
     granted: int = 0  # pages that its jobs may request, of the crawl's `max_pages`
     is_over: bool = False
     roots: Sequence[str] = ()  # where start URLs redirected to
+    yielding: Sequence[str] = ()  # job ids of slices that are to end, so that their hosts can be handed out again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

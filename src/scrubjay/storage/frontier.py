@@ -168,10 +168,11 @@ class Frontier(Repository[FrontierItem]):
             .values(status=FrontierStatus.PENDING, lease_id=None, leased_until=None)
         )
 
-    async def waiting_hosts(self, job_id: str) -> Sequence[str]:
-        """The hosts that have pending URLs."""
+    async def waiting_hosts(self, job_id: str) -> Mapping[str, int]:
+        """The hosts that have pending URLs, with their number."""
         waiting = (FrontierRow.job_id == job_id, FrontierRow.status == FrontierStatus.PENDING)
-        return list((await self.connection.execute(select(FrontierRow.host).where(*waiting).distinct())).scalars())
+        counted = select(FrontierRow.host, func.count()).where(*waiting).group_by(FrontierRow.host)
+        return {host: int(count) for host, count in await self.connection.execute(counted)}
 
     async def give_back(self, job_id: str, hashes: Collection[str]) -> None:
         """Unlease URLs whose turn it is not, as if they had not been chosen."""

@@ -18,6 +18,7 @@ class SharedCrawlRow(Base):
     granted: Mapped[int] = mapped_column(BIG)
     is_over: Mapped[bool]
     roots: Mapped[Json]
+    yielding: Mapped[Json]
 
 
 class SharedCrawls(Repository[SharedCrawl]):
@@ -55,7 +56,6 @@ class SharedCrawls(Repository[SharedCrawl]):
                 .values(granted=SharedCrawlRow.granted - pages)
             )
 
-    async def change(self, job_id: str, *, is_over: bool, roots: Sequence[str]) -> None:
-        await self.connection.execute(
-            update(SharedCrawlRow).where(SharedCrawlRow.job_id == job_id).values(is_over=is_over, roots=list(roots))
-        )
+    async def change(self, job_id: str, *, is_over: bool, roots: Sequence[str], yielding: Sequence[str] = ()) -> None:
+        changes = {"is_over": is_over, "roots": list(roots), "yielding": list(yielding)}
+        await self.connection.execute(update(SharedCrawlRow).where(SharedCrawlRow.job_id == job_id).values(**changes))

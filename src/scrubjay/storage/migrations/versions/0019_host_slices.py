@@ -35,6 +35,7 @@ def upgrade() -> None:
             sa.Column("granted", types.BIG, nullable=False),
             sa.Column("is_over", sa.Boolean(), nullable=False),
             sa.Column("roots", types.JSON_VALUE, nullable=False),
+            sa.Column("yielding", types.JSON_VALUE, nullable=False),
             sa.ForeignKeyConstraint(["job_id"], ["jobs.id"], name="fk_shared_crawls_job_id", ondelete="CASCADE"),
             sa.PrimaryKeyConstraint("job_id", name="pk_shared_crawls"),
             mysql_charset="utf8mb4",
