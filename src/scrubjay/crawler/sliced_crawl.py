@@ -3,8 +3,8 @@
 The crawl's own job keeps the host of its first start URL (`loop.py`), so that a crawl of one host loses nothing. Other
 hosts with work are given to slices (`host_slice.py`): jobs that any worker runs. While hosts wait, or workers are idle,
 it asks slices to end. A slice that ended is added to the crawl's counts and deleted, and its hosts are handed out
-again. Only this job creates slices, so a host is never in two of them; all of it is in the database, and a job that is taken
-over continues.
+again. Only this job creates slices, so a host is never in two of them; all of it is in the database, and a job that
+is taken over continues.
 """
 
 import asyncio
