@@ -12,7 +12,6 @@ from tests.site import redirect, running_site
 from tests.workshop import wait_until
 
 from scrubjay.app import Scrubjay, open_scrubjay
-from scrubjay.crawler import sliced_crawl
 from scrubjay.model.crawl_spec import read_spec
 from scrubjay.model.destination import Destination
 from scrubjay.model.job import FINISHED_STATES, Job, JobState
@@ -55,11 +54,8 @@ async def house(tmp_path_factory: pytest.TempPathFactory, migrated_databases: li
     settings = Settings(
         home=home, allowed_private_networks=(ip_network("127.0.0.0/8"),), extract_processes=1, crawl_sharing="always"
     )
-    monkeypatch = pytest.MonkeyPatch()
-    monkeypatch.setattr(sliced_crawl, "BEGIN_SECONDS", 0.0)
     async with open_scrubjay(settings, working=True) as jay:
         yield House(jay, await jay.access.open_as_admin(home))
-    monkeypatch.undo()
 
 
 async def test_pages_of_all_slices_become_documents_once_and_are_told_of_by_the_crawl(house: House) -> None:

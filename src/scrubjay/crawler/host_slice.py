@@ -63,7 +63,7 @@ class HostSlice:
         self.spent: Mapping[str, int] = payload["spent"]  # host → pages that the crawl has requested before
         self.budget = PageBudget(crawl_id, max_pages, int(payload["parts"]), int(state.get("granted", 0)))
         self.is_over = False  # the crawl is
-        self.yields = False  # it ends when the pages under way are done
+        self.yields = False  # it ends early, because others need its hosts
         self._idle_since: float | None = None
 
     @property
@@ -77,7 +77,7 @@ class HostSlice:
         if known is None:
             return ()
         self.yields = self.yields or self._job_id in known.yielding
-        await self.budget.ask(connection, 0 if self.is_over or self.yields else wanted, known.granted)
+        await self.budget.ask(connection, 0 if self.is_over else wanted, known.granted)
         return known.roots
 
     def note_work(self) -> None:
@@ -87,7 +87,7 @@ class HostSlice:
         """Wait a moment for links that other jobs find; false when this slice is to end."""
         now = time.monotonic()
         self._idle_since = self._idle_since or now
-        if self.is_over or self.budget.is_used_up or self.yields:
+        if self.is_over or self.budget.is_used_up:
             return False
         await asyncio.sleep(LINGER_LOOK_SECONDS)
         return now - self._idle_since < LINGER_SECONDS

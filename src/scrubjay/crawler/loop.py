@@ -194,6 +194,8 @@ class WebCrawl:
         if self._slice is not None:
             self._exhausted = False  # others may have found links to these hosts
             return await self._slice.linger()
+        if self._sliced is not None and self._frontier.hosts is not None and not self._sliced.is_active:
+            await self._look_at_slices(self._sliced)
         if self._sliced is not None and self._sliced.is_active and not self._out_of_time:
             if self._sliced.home is not None:
                 await self._leave_home(self._sliced)
@@ -387,8 +389,6 @@ class WebCrawl:
         """How many more URLs may be taken up, if all that are under way turn out to be pages."""
         if self._spec.mode is CrawlMode.SEQUENTIAL and not self._seeded:
             return 0  # what sitemaps list has its place in the exact order
-        if self._slice is not None and self._slice.yields:
-            return 0
         budget = self._budget
         most = self._spec.max_pages if budget is None else budget.granted
         return most - self.tally.fetched - self._frontier.leased
@@ -405,7 +405,7 @@ class WebCrawl:
     @property
     def _out_of_time(self) -> bool:
         if self._slice is not None:
-            return self._slice.is_over  # the crawl's own job has the clock
+            return self._slice.is_over or self._slice.yields  # the crawl's own job has the clock
         limit = self._spec.max_seconds
         return limit is not None and self._seconds_before + time.monotonic() - self._started_at >= limit
 

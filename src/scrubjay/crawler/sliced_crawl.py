@@ -36,7 +36,6 @@ LOOK_SECONDS = 0.5
 SPLIT_URLS = 64  # pending, of a slice that gives hosts to idle workers; fewer are done sooner where they are
 SPLIT_SECONDS = 3.0  # how old a slice is before it gives hosts to idle workers
 TURN_SECONDS = 15.0  # how old a slice is before it makes room for hosts that wait
-BEGIN_SECONDS = 0.5  # a crawl that ends sooner is not shared
 MAX_SLICE_HOSTS = 64
 SETTLE_LOOK_SECONDS = 0.1
 SETTLE_SECONDS = 30.0
@@ -96,7 +95,7 @@ class SlicedCrawl:
         self._yielding: list[str] = []
         self._workers = 1
         self._seen_at: dict[str, float] = {}  # slice → when this run first saw it running
-        self._began_at = self._looked_at = time.monotonic()
+        self._looked_at = time.monotonic()
         context.has_parts = self.is_active
 
     @property
@@ -113,17 +112,17 @@ class SlicedCrawl:
     @property
     def own_hosts(self) -> frozenset[str] | None:
         """The hosts that the crawl's own job requests; none means all."""
-        if not self.is_active:
+        if not (self.is_active or self._always or self._workers > 1):
             return None
         return frozenset() if self.home is None else frozenset({self.home})
 
     @property
     def is_due(self) -> bool:
-        now = time.monotonic()
-        return now - self._looked_at >= LOOK_SECONDS and (self.is_active or now - self._began_at >= BEGIN_SECONDS)
+        return time.monotonic() - self._looked_at >= LOOK_SECONDS
 
     async def begin(self, connection: AsyncConnection) -> None:
-        """After another run of this job: which hosts slices have."""
+        """Find out whether there are other workers and, after another run of this job, which hosts slices have."""
+        self._workers = await Workers(connection).count()
         self._see(await Jobs(connection).parts(self._context.job.id))
 
     def _see(self, parts: Sequence[Job]) -> None:
@@ -140,9 +139,8 @@ class SlicedCrawl:
         """Read how far the slices are. `busy` hosts have requests of this job under way."""
         news, crawl_id, began_at = SliceNews(), self._context.job.id, time.monotonic()
         async with self._database.reading() as connection:
-            workers = await Workers(connection).count()
-            self._workers = max(1, workers)
-            if not self.is_active and workers < 2 and not self._always:
+            self._workers = await Workers(connection).count()
+            if not self.is_active and self._workers < 2 and not self._always:
                 self._looked_at = time.monotonic() + 4 * LOOK_SECONDS
                 return news
             # In this order: when no slice is active, only this job adds URLs.
@@ -193,7 +191,7 @@ class SlicedCrawl:
 
     @property
     def _most(self) -> int:
-        return min(SLICES_PER_WORKER * self._workers, max(1, self._spec.concurrency - 1))
+        return min(SLICES_PER_WORKER * max(1, self._workers), max(1, self._spec.concurrency - 1))
 
     def _divide(self, hosts: Sequence[str], room: int) -> list[Job]:
         """Up to `room` slices for hosts."""
@@ -204,11 +202,12 @@ class SlicedCrawl:
         return [self._slice(each) for each in chosen]
 
     def _choose_yielding(self, waiting: Mapping[str, int], free: int, idle: int) -> list[str]:
-        """Slices that are to end: old ones while hosts wait, and those with most pending URLs while places are idle."""
+        """Slices that are to end: the oldest while hosts wait, and those with most to do while places are idle."""
         now, running = time.monotonic(), [part for part in self._parts if part.state is JobState.RUNNING]
         self._seen_at = {part.id: self._seen_at.get(part.id, now) for part in running}
         if free and not idle:
-            chosen = [part.id for part in running if now - self._seen_at[part.id] >= TURN_SECONDS]
+            oldest = min(self._seen_at.items(), key=lambda seen: seen[1], default=("", now))
+            chosen = [oldest[0]] if now - oldest[1] >= TURN_SECONDS else []
         else:
             pending = {
                 part.id: [waiting[host] for host in part.payload["hosts"] if host in waiting] for part in running
