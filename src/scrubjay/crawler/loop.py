@@ -43,6 +43,7 @@ KnownPages = tuple[Mapping[str, KnownPage], Mapping[str, Sequence[KnownPage]]]  
 BATCH_PAGES = 32
 MOST_BATCH_PAGES = 64  # of a crawl that has as many under way besides
 BATCH_SECONDS = 0.2
+SLICE_BATCH_SECONDS = 0.5  # a slice has fewer pages in the same time, and a batch costs as much
 FEW_PAGES = 4  # under way: then the links of what is done are what the crawl waits for
 FEW_SECONDS = 0.01
 IDLE_SECONDS = 1.0
@@ -279,6 +280,8 @@ class WebCrawl:
     @property
     def _patience(self) -> float:
         """How long pages that are done wait for others to be written with them."""
+        if self._slice is not None:
+            return SLICE_BATCH_SECONDS
         if len(self._working) < FEW_PAGES and not self._frontier.keeps_order:
             return FEW_SECONDS
         return BATCH_SECONDS
