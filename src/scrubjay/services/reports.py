@@ -96,8 +96,9 @@ class ReportService:
             items = OperationItems(connection)
             found = await items.with_outcomes(operation.id, outcomes, contains=contains, limit=limit, offset=offset)
             total = await items.count_outcomes(operation.id, outcomes, contains=contains)
-            tally = await items.tally(operation.id)
-        report = RunReport.load(operation.report) or RunReport.read(tally, unchanged=operation.objects_unchanged)
+            report = RunReport.load(operation.report)
+            if report is None:  # the run has not ended
+                report = RunReport.read(await items.tally(operation.id), unchanged=operation.objects_unchanged)
         return RunItems(
             operation=operation,
             report=report,
