@@ -26,10 +26,10 @@ def backup(
         bool, typer.Option("--without-keys", help="Leave the data folder's keys out; keep them elsewhere.")
     ] = False,
 ) -> None:
-    """Save everything that cannot be made again into one file, while Scrubjay goes on.
+    """Save everything that cannot be rebuilt to one file, while Scrubjay keeps running.
 
     Rows of every table, bodies, the files of domains and enumerations, and the data folder's keys: keep the file as
-    safe as those. The search index is not in it, because `scrubjay restore` makes it anew.
+    safe as those. The search index is not in it, because `scrubjay restore` rebuilds it.
     """
     path = (file or Path(f"scrubjay-{utc_now():%Y%m%d-%H%M%S}.tar.zst")).absolute()
 
@@ -54,7 +54,7 @@ def backup(
 
 
 def restore(file: Annotated[Path, typer.Argument(help="The file that `scrubjay backup` wrote.")]) -> None:
-    """Bring a backup into an empty data folder or database, make the index anew, and look whether all is well.
+    """Restore a backup to an empty data folder or database, rebuild the index, and check the result.
 
     Nothing that exists is written over. The kind of database may be another one than the backup was taken from.
     """

@@ -31,7 +31,9 @@ def list_changes(
         str | None, typer.Option(help="Only later than a moment or so long ago: 2026-05-01, 2026-05-01T12:00, 7d.")
     ] = None,
     diff: Annotated[bool, typer.Option("--diff", help="Show what changed in what changed.")] = False,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1_000_000, help="The newest so many.")] = 1000,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, max=1_000_000, help="Maximum number of changes, newest first.")
+    ] = 1000,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, one object a line.")] = False,
 ) -> None:
     """List what was added (+), changed (~) and removed (-) in a plan's documents, oldest first."""
@@ -85,7 +87,7 @@ def _facts(change: "DocumentChange") -> dict[str, Any]:
 
 
 async def _diff(jay: "Scrubjay", who: "Principal", change: "DocumentChange") -> str | None:
-    """What changed since the version before; nothing when that is not kept any more."""
+    """What changed since the version before; nothing when that version is no longer kept."""
     try:
         found = await jay.documents.diff(
             who, change.document.id, from_version=change.version - 1, to_version=change.version

@@ -78,7 +78,7 @@ def crawl(
         bool, typer.Option("--refresh", help="Fetch and extract every page again, even if it did not change.")
     ] = False,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the last crawl from these addresses that did not finish.")
+        bool, typer.Option("--resume", help="Continue the last crawl from these addresses that did not finish.")
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show only the summary.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON, and nothing else.")] = False,
@@ -89,7 +89,7 @@ def crawl(
     `scrubjay jobs report JOB` lists every address that failed, with the reason.
 
     What has not changed since the last crawl from the same addresses costs one request and is not fetched again.
-    Stop with Ctrl-C: what is done stays done, and `--resume` goes on from there, also after a crash.
+    Stop with Ctrl-C: finished pages are kept, and `--resume` continues from there, also after a crash.
     """
     facts = {"start_urls": urls, "keep_originals": keep_originals or warc is not None, "refresh": refresh}
     spec = read_spec(spec_values(options) | facts)
@@ -146,7 +146,7 @@ class _Crawl:
         self._targets = targets
         self._resume = resume
         self._live = live
-        self._interrupts = Interrupts("Stopped at once; --resume goes on.")
+        self._interrupts = Interrupts("Stopped at once; --resume continues.")
         self.problems: RunItems | None = None
 
     async def run(self) -> Job:

@@ -77,7 +77,7 @@ def show_summary(job: Job) -> None:
     if job.error:
         console.print(Text.assemble("The crawl failed: ", cell(job.error), style="red"))
     elif job.state is JobState.PAUSED:
-        console.print(Text("Stopped. Run the same command with --resume to go on."))
+        console.print(Text("Stopped. Run the same command with --resume to continue."))
 
 
 PARTLY_FAILED, NOTHING_READ = 3, 4

@@ -37,7 +37,7 @@ def demo(
     url: Annotated[
         str | None, typer.Argument(help="A site to crawl. Default: a small one that comes with Scrubjay.")
     ] = None,
-    max_pages: Annotated[int, typer.Option(min=1, max=100_000, help="At most so many pages.")] = 200,
+    max_pages: Annotated[int, typer.Option(min=1, max=100_000, help="Maximum number of pages.")] = 200,
 ) -> None:
     """Crawl a site, search it, and serve it with the API. Stop with Ctrl-C."""
     chosen = settings(log_level="warning")

@@ -25,7 +25,7 @@ def discover(
     score_threshold: Annotated[
         float, typer.Option(min=0, max=1, help="With --query: leave out what scores less.")
     ] = 0.0,
-    max_urls: Annotated[int, typer.Option(min=1, max=10_000, help="At most so many addresses.")] = 500,
+    max_urls: Annotated[int, typer.Option(min=1, max=10_000, help="Maximum number of addresses.")] = 500,
     user_agent: UserAgent = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything that was found out as JSON.")] = False,
 ) -> None:

@@ -43,7 +43,7 @@ def list_documents(
     host: Annotated[str | None, typer.Option(help="Only this host or domain.")] = None,
     status: Annotated[DocumentStatus | None, typer.Option(help="Only documents in this state.")] = None,
     deleted: Annotated[bool, typer.Option("--deleted", help="The deleted ones instead.")] = False,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="At most so many.")] = 50,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="Maximum number of rows.")] = 50,
     as_json: Json = False,
 ) -> None:
     """List documents, newest first."""

@@ -12,7 +12,7 @@ STREAM_SECONDS = 0.3  # in which those who follow events are told to come back
 
 
 class DrainingServer(uvicorn.Server):
-    """Told to stop by SIGTERM, it goes on for `drain_seconds`; Ctrl-C or a second signal ends that at once."""
+    """After SIGTERM, it continues for `drain_seconds`; Ctrl-C or a second signal ends that at once."""
 
     def __init__(self, config: uvicorn.Config, jay: Scrubjay, drain_seconds: float) -> None:
         super().__init__(config)

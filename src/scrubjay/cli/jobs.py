@@ -38,7 +38,7 @@ def _progress(job: Job) -> str:
 @app.command("ls")
 def list_jobs(
     state: Annotated[JobState | None, typer.Option(help="Only jobs in this state.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="At most so many jobs.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of jobs.")] = 50,
     as_json: Json = False,
 ) -> None:
     """List jobs, newest first."""
@@ -104,7 +104,7 @@ def pause(job_id: JobId) -> None:
 
 @app.command("resume")
 def resume(job_id: JobId) -> None:
-    """Let a paused job go on."""
+    """Resume a paused job."""
     _ask(job_id, JobRequest.RESUME)
 
 
@@ -119,7 +119,7 @@ def cancel(
 
 @app.command("retry")
 def retry(job_id: JobId) -> None:
-    """Queue a failed or cancelled job again; it goes on from its last checkpoint."""
+    """Queue a failed or cancelled job again; it continues from its last checkpoint."""
     _ask(job_id, JobRequest.RETRY)
 
 

@@ -32,10 +32,10 @@ STYLES = {
 
 def top(
     every: Annotated[float, typer.Option("--every", min=0.2, max=60, help="Seconds between two looks.")] = 1.0,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=500, help="At most so many jobs.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=500, help="Maximum number of jobs.")] = 20,
     once: Annotated[bool, typer.Option("--once", help="Look once and leave.")] = False,
 ) -> None:
-    """Watch jobs live: how far each is, how fast, what failed, and where. Ctrl-C leaves; the jobs go on."""
+    """Watch jobs live: how far each is, how fast, what failed, and where. Ctrl-C leaves the view; the jobs continue."""
 
     async def main(jay: "Scrubjay", who: "Principal") -> None:
         if once or not console.is_terminal:

@@ -34,7 +34,10 @@ def create(
         typer.Option(help="read (the default), write or admin; may be given more than once.", show_default=False),
     ] = None,
     rate: Annotated[int, typer.Option(min=1, max=10_000, help="Requests per minute.")] = 60,
-    days: Annotated[int | None, typer.Option(min=1, max=36_500, help="Let the key expire after so many days.")] = None,
+    days: Annotated[
+        int | None,
+        typer.Option(min=1, max=36_500, help="Number of days until the key expires. Default: it does not expire."),
+    ] = None,
     tenant: Annotated[str | None, typer.Option(help="Make the key in this tenant, which is made if it is new.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -140,7 +143,7 @@ def rotate_secret() -> None:
         console.print(f"{done.unreadable:,} could not be opened with any key and stay as they are; old keys are kept.")
         raise typer.Exit(1)
     if chosen.secret_key is not None:
-        console.print("Nothing needs SCRUBJAY_OLD_SECRET_KEYS any more.")
+        console.print("SCRUBJAY_OLD_SECRET_KEYS is no longer needed.")
 
 
 @app.command("rm")

@@ -19,7 +19,7 @@ def serve_models() -> None:
     """Serve tools for language models over standard input and output (Model Context Protocol).
 
     For programs that start their servers themselves. It searches, reads, tells what is new, and starts crawls, as
-    the admin of this data folder. A running server offers the same at /mcp, to whoever has a key.
+    the admin of this data folder. A running server offers the same at /mcp, with an API key.
     """
 
     async def main() -> None:

@@ -27,7 +27,7 @@ COLUMNS = (
 
 def list_operations(
     plan: PlanName,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="At most so many runs.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="Maximum number of runs.")] = 20,
     as_json: Json = False,
 ) -> None:
     """List the runs of a plan, newest first, and what they amount to."""

@@ -251,7 +251,7 @@ def remove(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Remove a plan, what it knows of its source, and its runs. Its documents stay unless it is told otherwise."""
+    """Remove a plan, what it knows of its source, and its runs. Its documents stay, except with --with-documents."""
 
     async def main() -> str | None:
         # What is removed should be gone from the index when this ends, so that one has to be at hand.
@@ -273,8 +273,8 @@ def remove(
 @app.command("enumerate")
 def enumerate_source(
     plan: PlanName,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="At most so many objects.")] = 100,
-    skip: Annotated[int, typer.Option(min=0, max=10_000, help="Leave out so many at the beginning.")] = 0,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="Maximum number of objects.")] = 100,
+    skip: Annotated[int, typer.Option(min=0, max=10_000, help="Number of objects to skip at the beginning.")] = 0,
     as_json: Json = False,
 ) -> None:
     """List what the source has, as a run would see it before the plan's filter; nothing is taken in."""

@@ -103,7 +103,7 @@ class _Watch:
 
     def __init__(self, *, live: bool) -> None:
         self._live = live
-        self.interrupts = Interrupts("Stopped at once; the run goes on when a server or worker runs.")
+        self.interrupts = Interrupts("Stopped at once; the run continues when a server or worker runs.")
 
     async def until_over(self, operation: Operation) -> Operation:
         async with working() as (jay, who):
@@ -112,7 +112,7 @@ class _Watch:
             return await jay.operations.get(who, operation.plan_id, operation.id)
 
     async def _look(self, jay: "Scrubjay", who: "Principal", operation: Operation) -> None:
-        """Until the run's job is over, too: it must not be begun again by whoever works here next."""
+        """Until the run's job is over, too: the next process here must not start it again."""
         asked = False
         job = await self._job(jay, who, operation)
         if job.state is JobState.PAUSED:

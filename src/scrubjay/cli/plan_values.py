@@ -70,7 +70,7 @@ def _is_folder(source: str) -> bool:
 
 @dataclass(slots=True)
 class Draft:
-    """What the options make of a plan. Remembers which option each setting came from, for whoever got one wrong."""
+    """What the options make of a plan. Remembers which option each setting came from, to name it in an error."""
 
     kind: "ConnectorType"
     options: dict[str, Any]  # those that were given
@@ -138,7 +138,7 @@ class Draft:
         return checked.model_dump(mode="json", include=set(settings)) | secrets
 
     def _require_pairs(self, settings: Mapping[str, Any]) -> None:
-        """A name without its secret, or a password without its user, would be sent to nobody."""
+        """A name without its secret, or a password without its user, would never be sent."""
         wanted = settings.get("authentication_type")
         for name, kind in (("username", WebAuthType.BASIC), ("api_key_header", WebAuthType.API_KEY)):
             if name in self.origins and settings.get(name) and wanted != kind:
@@ -233,7 +233,7 @@ def _absolute(folder: str) -> str:
     try:
         return str(Path(folder).expanduser().absolute())
     except RuntimeError as error:
-        raise InvalidRequest(f"SOURCE: nobody knows the home folder of '{folder[:100]}'.") from error
+        raise InvalidRequest(f"SOURCE: cannot find the home folder of '{folder[:100]}'.") from error
 
 
 def values_of(plan: Plan, kind: "ConnectorType") -> "PlanValues":

@@ -78,7 +78,7 @@ def source_of(repository_type: str, settings: Mapping[str, Any]) -> str:
 
 
 def shown_settings(plan: Plan) -> dict[str, Any]:
-    """The source's settings with their defaults; of a kind that is not installed, nobody knows what is secret."""
+    """The source's settings with their defaults; of a kind that is not installed, it is unknown what is secret."""
     from scrubjay.sources.registry import connector_types
 
     given = plan.repository_settings

@@ -1,4 +1,4 @@
-"""`scrubjay reindex`: build the index anew, or have documents cut anew."""
+"""`scrubjay reindex`: rebuild the index, or chunk documents again."""
 
 import asyncio
 from typing import TYPE_CHECKING, Annotated
@@ -19,10 +19,10 @@ LOOK_SECONDS = 0.2
 
 def reindex(
     names: Annotated[
-        list[str] | None, typer.Argument(help="Ids or addresses of documents to cut anew. Default: the whole index.")
+        list[str] | None, typer.Argument(help="Ids or addresses of documents to chunk again. Default: the whole index.")
     ] = None,
 ) -> None:
-    """Build the search index anew, by the embedder that the settings name.
+    """Rebuild the search index with the embedder of the settings.
 
     The old index serves until the new one is complete. Texts that the embedder has seen are not embedded again.
     """

@@ -65,7 +65,7 @@ def search(
     query: Annotated[
         list[str], typer.Argument(help='What to look for. "a phrase", -word and site:host work as elsewhere.')
     ],
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=100, help="At most so many results.")] = 10,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=100, help="Maximum number of results.")] = 10,
     mode: Annotated[SearchMode, typer.Option(help="By meaning and words, or by one of them.")] = SearchMode.HYBRID,
     collection: InCollection = None,
     tag: TagNames = None,
@@ -75,7 +75,7 @@ def search(
     ] = None,
     min_score: Annotated[float, typer.Option(min=0, max=1, help="Leave out what scores less.")] = LEAST_SCORE,
     explain: Annotated[bool, typer.Option("--explain", help="Show each result's ranks and scores.")] = False,
-    cursor: Annotated[str | None, typer.Option(help="Go on where --json said that the next page begins.")] = None,
+    cursor: Annotated[str | None, typer.Option(help="Continue at the next page, as --json printed it.")] = None,
     as_json: Json = False,
 ) -> None:
     """Search what was crawled and added. Exits with 1 when nothing is found."""

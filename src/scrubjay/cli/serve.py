@@ -41,7 +41,7 @@ def serve(
     """Serve the API, and run jobs.
 
     Prints a one-time link that signs a browser in. Stop with Ctrl-C: running jobs are handed back at their next
-    checkpoint and go on from there next time.
+    checkpoint and continue from there next time.
     """
     chosen = settings(api_host=host, api_port=port)
     run(lambda: _serve(chosen, work))

@@ -36,10 +36,10 @@ HIDDEN = frozenset({"tenant_id", "memory", "lease", "etag", "last_modified", "la
 SCORE_FACTORS = ("terms", "recency", "source", "novelty")
 
 WatchName = Annotated[str, typer.Argument(help="The watch's name, address or id (watch_…).")]
-Most = Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="At most so many.")]
+Most = Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="Maximum number of rows.")]
 Kind = Annotated[
     WatchKind | None,
-    typer.Option(help="What it is. Default: told by its address, a page when nothing else is.", show_default=False),
+    typer.Option(help="What it is. Default: detected from the address, otherwise page.", show_default=False),
 ]
 Every = Annotated[
     str | None, typer.Option("--every", help="Time between polls, as 90s, 15m or 1h.", show_default="15m")
@@ -249,7 +249,7 @@ def throttle(
     level: Annotated[
         ThrottleLevel | None, typer.Argument(help="off, slow or stop. Without it, what holds now is printed.")
     ] = None,
-    reason: Annotated[str | None, typer.Option(help="Why, for whoever looks.", show_default=False)] = None,
+    reason: Annotated[str | None, typer.Option(help="Reason, shown to users.", show_default=False)] = None,
     as_json: Json = False,
 ) -> None:
     """The emergency brake of all watches: `stop` polls and triggers nothing, `slow` polls less often."""

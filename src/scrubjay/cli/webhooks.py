@@ -121,7 +121,7 @@ def add_webhook(
     secret_stdin: SecretStdin = False,
     as_json: Json = False,
 ) -> None:
-    """Have an address told of events. Prints its id and, this once, the secret that signs what is sent."""
+    """Send events to an address. Prints its id and, only now, the secret that signs the deliveries."""
     given = _read_secret(secret_stdin)
 
     async def main(jay: "Scrubjay", who: "Principal") -> tuple[Webhook, str]:
@@ -184,7 +184,7 @@ def show_webhook(name: WebhookName, as_json: Json = False) -> None:
 
 @app.command("rm")
 def remove_webhook(name: WebhookName) -> None:
-    """Remove a webhook and its deliveries; what waits is not sent any more."""
+    """Remove a webhook and its deliveries; deliveries that wait are not sent."""
 
     async def main(jay: "Scrubjay", who: "Principal") -> None:
         await jay.webhooks.delete(who, (await find_webhook(jay, who, name)).id)
@@ -237,7 +237,7 @@ def list_deliveries(
     name: Annotated[str | None, typer.Argument(help="Only this webhook, by id or address.")] = None,
     status: Annotated[DeliveryStatus | None, typer.Option(help="Only those in this state.")] = None,
     event: Annotated[str | None, typer.Option(help="Only this event.")] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="At most so many.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="Maximum number of deliveries.")] = 20,
     as_json: Json = False,
 ) -> None:
     """List what was sent or waits to be, newest first."""

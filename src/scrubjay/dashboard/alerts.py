@@ -31,13 +31,18 @@ async def show_alerts(request: Request, jay: Jay, visitor: Looking, offset: Offs
     who = visitor.who
     runs = await jay.failures.runs(who, limit=ROWS, offset=offset)
     jobs = await jay.failures.jobs(who, limit=ROWS)
-    names = await jay.plans.names(who, [each.plan_id for each in runs.items])
+    plan_ids = {each.plan_id for each in runs.items}
+    names = await jay.plans.names(who, plan_ids)
+    domains = await jay.domains.of_plans(who, plan_ids)
+    are_of_domains = domains or any(job.payload.get("domain_id") for job in jobs.items)
     page = show(
         request,
         "alerts.html",
         visitor,
         page=runs,
         plan_names={**names, **await plan_names(jay, who, jobs.items)},
+        domains=domains,
+        domain_names=await jay.domains.names(who) if are_of_domains else {},
         jobs=jobs,
         documents=await jay.documents.page(who, DocumentQuery(status=DocumentStatus.FAILED, limit=SHOWN)),
         watches=await _failing_watches(jay, who),

@@ -1,4 +1,7 @@
-"""A run of a crawler: what it did, and what it saw section by section, as its enumeration file says."""
+"""A run of a crawler: what it saw, by its enumeration file, and what it did not take in, by its report."""
+
+from collections.abc import Mapping
+from typing import Any
 
 from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
@@ -8,7 +11,9 @@ from scrubjay.dashboard.rendering import show
 from scrubjay.dashboard.session import Jay, Looking, Ordering
 from scrubjay.errors import NotFound
 from scrubjay.model.page import Page
-from scrubjay.plans.report import RunReport
+from scrubjay.model.plan import Operation
+from scrubjay.plans.report import ItemOutcome, RunReport
+from scrubjay.services.reports import problem_outcomes
 
 router = APIRouter(include_in_schema=False)
 
@@ -21,9 +26,13 @@ SECTIONS = {
     "Deleted": "Deleted",
     "Unchanged": "Unchanged",
     "Success": "Taken in",
-    "Failed": "Failed",
-    "Warnings": "Warnings",
-    "Skipped": "Skipped",
+}
+# The sections of items that were not taken in, which the report lists.
+PROBLEMS = {
+    "Failed": ItemOutcome.FAILED,
+    "Denied": ItemOutcome.DENIED,
+    "Skipped": ItemOutcome.SKIPPED,
+    "Cut": ItemOutcome.CUT,
 }
 
 
@@ -38,20 +47,28 @@ async def show_operation(
     q: Words = "",
     offset: Offset = 0,
 ) -> Response:
-    """One run: how it went, and the objects of one section."""
+    """One run: how it went, and the items of one section."""
     who = visitor.who
     plan = await jay.plans.get(who, plan_id)
     operation = await jay.operations.get(who, plan_id, operation_id)
-    report = RunReport.load(operation.report) or RunReport()
-    section = section if section in SECTIONS else _telling(operation.objects_failed, report)
-    enumeration, missing = None, None
+    report = (await jay.reports.of_operation(who, operation_id, outcomes=problem_outcomes(), limit=1)).report
+    section = section if section in (*SECTIONS, *PROBLEMS) else _first_section(report)
+    counts, sizes = _counts(operation)
+    page: Page[Any] = Page((), 0, ROWS, offset)
+    missing = None
     try:
-        enumeration = await jay.operations.enumerated(
+        found = await jay.operations.enumerated(
             who, plan_id, operation_id, section, contains=q.strip(), limit=ROWS, offset=offset
         )
+        counts, sizes = {**counts, **found.counts}, found.sizes
+        page = Page(found.shown.entries, found.shown.total, ROWS, offset)
     except NotFound as error:
         missing = error.message
-    shown = enumeration.shown if enumeration is not None else None
+    if section in PROBLEMS:
+        items = await jay.reports.of_operation(
+            who, operation_id, outcomes=[PROBLEMS[section]], contains=q.strip(), limit=ROWS, offset=offset
+        )
+        page, missing = Page(items.items, items.total, ROWS, offset), None
     return show(
         request,
         "operation.html",
@@ -59,19 +76,39 @@ async def show_operation(
         plan=plan,
         operation=operation,
         report=report,
-        sections=SECTIONS,
+        sections={**SECTIONS, **dict(zip(PROBLEMS, PROBLEMS, strict=True))},
         section=section,
-        enumeration=enumeration,
+        counts={**counts, **{name: report.counts.get(outcome, 0) for name, outcome in PROBLEMS.items()}},
+        sizes={name: size for name, size in sizes.items() if name in SECTIONS},
+        is_problem=section in PROBLEMS,
         missing=missing,
-        page=Page(shown.entries if shown else (), shown.total if shown else 0, ROWS, offset),
+        page=page,
     )
 
 
-def _telling(failed: int, report: RunReport) -> str:
+def _first_section(report: RunReport) -> str:
     """The section that is shown first: what went wrong, if something did."""
-    if failed:
-        return "Failed"
-    return "Warnings" if report.has_faults and not report.got else "AllFiles"
+    return next((name for name, outcome in PROBLEMS.items() if report.counts.get(outcome)), "AllFiles")
+
+
+def _counts(operation: Operation) -> tuple[Mapping[str, int], Mapping[str, int]]:
+    """Number and bytes of the items of each section, for a run without an enumeration file."""
+    counts = {
+        "AllFiles": operation.objects_enumerated,
+        "Added": operation.objects_added,
+        "Changed": operation.objects_updated,
+        "Deleted": operation.objects_deleted,
+        "Unchanged": operation.objects_unchanged,
+        "Success": operation.objects_success,
+    }
+    sizes = {
+        "AllFiles": operation.bytes_enumerated,
+        "Added": operation.bytes_added,
+        "Changed": operation.bytes_updated,
+        "Deleted": operation.bytes_deleted,
+        "Success": operation.bytes_success,
+    }
+    return counts, sizes
 
 
 @router.post("/plans/{plan_id}/operations/{operation_id}/retry")

@@ -1,9 +1,11 @@
 """The plan of each source of a domain: hidden, without a schedule, and found again by the next crawl of the source."""
 
 import hashlib
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from scrubjay.crawler.web_crawler import seal_spec
@@ -29,8 +31,10 @@ from scrubjay.queue.context import JobContext
 from scrubjay.sources.web_config import settings_of_crawl
 from scrubjay.storage.crawled_pages import CrawledPages
 from scrubjay.storage.operations import Operations
-from scrubjay.storage.plans import Plans
+from scrubjay.storage.plans import PlanRow, Plans
 from scrubjay.storage.secrets import SecretBox
+
+_NAMED = "Domain source "  # how the names of these plans begin
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +107,21 @@ async def find_source_plan(connection: AsyncConnection, name: SourceName) -> Pla
 
 
 def plan_name(name: SourceName) -> str:
-    return f"Domain source {name}"
+    return f"{_NAMED}{name}"
+
+
+async def domains_of_plans(connection: AsyncConnection, tenant_id: str, plan_ids: Collection[str]) -> Mapping[str, str]:
+    """The id of the domain of each of these plans that belongs to a domain's source."""
+    if not plan_ids:
+        return {}
+    rows = await connection.execute(
+        select(PlanRow.id, PlanRow.name).where(
+            PlanRow.tenant_id == tenant_id,
+            PlanRow.id.in_(set(plan_ids)),
+            PlanRow.crawl_key.startswith(DOMAIN_KEY, autoescape=True),
+        )
+    )
+    return {row.id: row.name.removeprefix(_NAMED).partition("/")[0] for row in rows}
 
 
 def draft_plan(name: SourceName, source: DomainSource, secrets: SecretBox) -> Plan:

@@ -1,13 +1,13 @@
 """Domains as doors see them: list, create, change, rename, delete. Files are the truth (`domains/store.py`)."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from scrubjay.domains.definition import SOURCE_LISTS, Definition, Domain, check_definition, read_sources
 from scrubjay.domains.names import check_name
-from scrubjay.domains.source_plans import rename_source_plans, source_plans
+from scrubjay.domains.source_plans import domains_of_plans, rename_source_plans, source_plans
 from scrubjay.domains.store import DomainStore
 from scrubjay.errors import InvalidRequest, NotFound
 from scrubjay.model.tenant import Principal, Scope
@@ -66,6 +66,17 @@ class DomainService:
     async def definitions(self, principal: Principal) -> Sequence[Domain]:
         require(principal, Scope.READ)
         return await asyncio.to_thread(self._store.all, principal.tenant_id)
+
+    async def names(self, principal: Principal) -> Mapping[str, str]:
+        """The name of each domain, by its id."""
+        found = await self.definitions(principal)
+        return {domain.domain_id: domain.definition.name or domain.domain_id for domain in found}
+
+    async def of_plans(self, principal: Principal, plan_ids: Collection[str]) -> Mapping[str, str]:
+        """The id of the domain of each of these plans that belongs to a domain's source."""
+        require(principal, Scope.READ)
+        async with self._database.reading() as connection:
+            return await domains_of_plans(connection, principal.tenant_id, plan_ids)
 
     async def get(self, principal: Principal, domain_id: str) -> dict[str, Any]:
         require(principal, Scope.READ)

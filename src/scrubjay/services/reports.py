@@ -55,7 +55,7 @@ class ReportService:
         offset: int = 0,
     ) -> RunItems:
         """The report of a crawl job; until it ends, what is known so far."""
-        return await self._read(await self.operation_of(principal, job_id), outcomes, limit, offset)
+        return await self._read(await self.operation_of(principal, job_id), outcomes, "", limit, offset)
 
     async def of_operation(
         self,
@@ -63,13 +63,14 @@ class ReportService:
         operation_id: str,
         *,
         outcomes: Collection[ItemOutcome] = (),
+        contains: str = "",
         limit: int = 100,
         offset: int = 0,
     ) -> RunItems:
         require(principal, Scope.READ)
         async with self._database.reading() as connection:
             operation = await Operations(connection).get(principal.tenant_id, operation_id)
-        return await self._read(operation, outcomes, limit, offset)
+        return await self._read(operation, outcomes, contains, limit, offset)
 
     async def operation_of(self, principal: Principal, job_id: str) -> Operation:
         job = await self._jobs.get(principal, job_id)
@@ -88,13 +89,16 @@ class ReportService:
             entries = await Ledger(connection).by_hashes(operation.plan_id, [hashed])
         return entries[hashed].document_id if hashed in entries else None
 
-    async def _read(self, operation: Operation, outcomes: Collection[ItemOutcome], limit: int, offset: int) -> RunItems:
+    async def _read(
+        self, operation: Operation, outcomes: Collection[ItemOutcome], contains: str, limit: int, offset: int
+    ) -> RunItems:
         async with self._database.reading() as connection:
             items = OperationItems(connection)
-            found = await items.with_outcomes(operation.id, outcomes, limit=limit, offset=offset)
-            total = await items.count_outcomes(operation.id, outcomes)
-            tally = await items.tally(operation.id)
-        report = RunReport.load(operation.report) or RunReport.read(tally, unchanged=operation.objects_unchanged)
+            found = await items.with_outcomes(operation.id, outcomes, contains=contains, limit=limit, offset=offset)
+            total = await items.count_outcomes(operation.id, outcomes, contains=contains)
+            report = RunReport.load(operation.report)
+            if report is None:  # the run has not ended
+                report = RunReport.read(await items.tally(operation.id), unchanged=operation.objects_unchanged)
         return RunItems(
             operation=operation,
             report=report,

@@ -16,6 +16,7 @@ from sqlalchemy import (
     func,
     or_,
     select,
+    true,
     update,
 )
 from sqlalchemy.orm import Mapped, mapped_column
@@ -186,20 +187,24 @@ class OperationItems(Repository[OperationItem]):
         return {(change, state, reason): (int(count), int(size or 0)) for change, state, reason, count, size in rows}
 
     async def with_outcomes(
-        self, operation_id: str, outcomes: Collection[str], *, limit: int, offset: int
+        self, operation_id: str, outcomes: Collection[str], *, contains: str = "", limit: int, offset: int
     ) -> Sequence[OperationItem]:
-        """Items by outcome (`added`, `failed`, …; none means all), problems first, then by the hash of their key."""
+        """Items by outcome (`added`, `failed`, …; none means all), problems first, then by the hash of their key.
+
+        With `contains`, only items whose key contains this text, in upper or lower case.
+        """
         row = OperationItemRow
         return await self._items(
             select(*self._columns)
-            .where(row.operation_id == operation_id, _has_outcome(outcomes))
+            .where(row.operation_id == operation_id, _has_outcome(outcomes), _has_text(contains))
             .order_by(case((row.state == WorkState.DONE, 1), else_=0), row.key_hash)
             .limit(limit)
             .offset(offset)
         )
 
-    async def count_outcomes(self, operation_id: str, outcomes: Collection[str]) -> int:
-        return await self.count(OperationItemRow.operation_id == operation_id, _has_outcome(outcomes))
+    async def count_outcomes(self, operation_id: str, outcomes: Collection[str], *, contains: str = "") -> int:
+        mine = OperationItemRow.operation_id == operation_id
+        return await self.count(mine, _has_outcome(outcomes), _has_text(contains))
 
     async def problems(
         self, operation_id: str, *, after: str = "", limit: int = 1000, states: Collection[WorkState] = PROBLEM_STATES
@@ -216,6 +221,10 @@ def _has_outcome(outcomes: Collection[str]) -> ColumnElement[bool]:
     states = [state for state in PROBLEM_STATES if state in outcomes]
     changes = [change for change, outcome in _CHANGE_OUTCOMES.items() if outcome in outcomes]
     return or_(row.state.in_(states), and_(row.state == WorkState.DONE, row.change.in_(changes)))
+
+
+def _has_text(contains: str) -> ColumnElement[bool]:
+    return OperationItemRow.key.icontains(contains, autoescape=True) if contains else true()
 
 
 _CHANGE_OUTCOMES = {

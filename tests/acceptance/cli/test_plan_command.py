@@ -192,7 +192,7 @@ async def test_rm_asks_and_does_nothing_without_an_answer(desk: Desk) -> None:
         (("plan", "add", "{site}", "--export", "warc", "--no-originals"), "--export: warc needs the originals"),
         (("plan", "add", "{site}", "--jitter", "9999999w"), "--jitter must be a number"),
         (("plan", "add", "x" * 300), "SOURCE: This is not a web address"),
-        (("plan", "add", "~nobody-at-all/notes"), "SOURCE: nobody knows the home folder"),
+        (("plan", "add", "~nobody-at-all/notes"), "SOURCE: cannot find the home folder"),
         (("plan", "add", "example.org"), "SOURCE: This is not a web address"),
         (("plan", "add", "/etc"), "SCRUBJAY_FILE_ROOTS"),
         (("plan", "run", "cplan_unknown"), "There is no plan 'cplan_unknown'"),

@@ -261,3 +261,26 @@ async def test_a_failed_run_of_a_source_has_a_page_and_its_plan_leads_to_the_dom
     answer = await browser.get(f"/ui/plans/{plan.id}")
     assert (answer.status_code, answer.headers["location"]) == (303, LIST)
     assert plan.name not in await browser.page("/ui/plans")
+
+
+async def test_alerts_show_the_domain_of_a_source_that_failed(house: House, signed_in: SignIn, tenant: str) -> None:
+    await make(house, tenant, name="All about birds")
+    owner = await owner_of(house, tenant)
+    source = FileSource(source_id="docs", site_url="https://acme.sharepoint.com/sites/demo")
+    async with house.jay.database.writing() as connection:
+        for domain_id in ("BIRDS", "DEAD"):
+            name = SourceName(owner.tenant_id, domain_id, CrawlScope.FILES, "docs")
+            plan = draft_plan(name, source, house.jay._ground.crawler.secrets)
+            failed = Operation(
+                tenant_id=owner.tenant_id, plan_id=plan.id, state=OperationState.FAILED, finished_at=utc_now()
+            )
+            await Plans(connection).add(plan)
+            await Operations(connection).add(failed)
+    browser = await signed_in(Scope.READ, tenant=tenant)
+
+    page = await browser.page("/ui/alerts")
+
+    assert '<a href="/ui/domains/BIRDS"><strong>All about birds</strong></a>' in page
+    assert "<strong>DEAD</strong>" in page, "a domain that was deleted has a name, but no page"
+    assert "/ui/domains/DEAD" not in page
+    assert "Domain source" not in page

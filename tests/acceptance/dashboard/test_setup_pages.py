@@ -7,7 +7,7 @@ from tests.acceptance.dashboard.browsing import Browser
 from tests.acceptance.dashboard.conftest import SignIn
 from tests.acceptance.house import House
 from tests.plans import Planner, article, set_pages
-from tests.site import Site
+from tests.site import Reply, Site
 
 from scrubjay.model.plan import IngestionSettings
 from scrubjay.model.tenant import Principal, Scope
@@ -220,7 +220,7 @@ async def test_a_run_shows_section_by_section_what_it_saw(
         rows = page.split("<tbody>")[1].split("</tbody>")[0] if "<tbody>" in page else ""
         return {found.rsplit("/", 1)[1] for found in re.findall(r"(127\.0\.0\.1:\d+/\w*)", rows)}
 
-    assert await keys() == {"", "stays", "comes"}
+    assert await keys(section="AllFiles") == {"", "stays", "comes"}
     assert await keys(section="Added") == {"comes"}
     assert await keys(section="Deleted") == {"goes"}
     assert await keys(section="Unchanged") == {"", "stays"}, "other links alone are no change"
@@ -236,6 +236,70 @@ async def test_a_run_shows_section_by_section_what_it_saw(
     assert f"{100 * pages / (pages + failed):.1f} %" in row
     assert (await browser.post(f"{path}/delete")).status_code == 303
     assert (await browser.get(path)).status_code == 404
+
+
+def counts_of(page: str) -> dict[str, int]:
+    """The numbers on the tiles of a run's page."""
+    tiles = page.split('<nav class="sections"')[1].split("</nav>")[0]
+    return {
+        name: int(number)
+        for name, number in re.findall(r'class="label">([^<]+)</span><span class="big">(\d+)</span>', tiles)
+    }
+
+
+async def test_a_run_lists_what_it_did_not_take_in_with_the_reason_and_the_next_step(
+    workshop: House, site: Site, visiting: SignIn, tenant: str
+) -> None:
+    who = await owner_of(workshop, tenant)
+    planner = Planner(workshop.jay, who)
+    set_pages(site, ["stays"])
+    site.add("/", article("home", "/stays", "/dead", "/gone-too", "/secret", "/broken.pdf", "/quiet"))
+    site.add("/secret", Reply("<h1>Forbidden</h1>", 403))
+    site.add("/broken.pdf", Reply(b"%PDF-1.7 this is none", content_type="application/pdf"))
+    site.add("/quiet", article("quiet").replace("<head>", '<head><meta name="robots" content="noindex">'))
+    plan = await planner.plan(site.url + "/", name="Garden")
+    operation = await planner.run(plan)
+    browser = await visiting(Scope.ADMIN, tenant)
+    path = f"/ui/plans/{plan.id}/operations/{operation.id}"
+
+    page = await browser.page(path)
+
+    counts = counts_of(page)
+    assert [counts[name] for name in ("Failed", "Denied", "Skipped", "Cut")] == [3, 1, 1, 0]
+    banner = "3 failed, 1 denied, 1 skipped (1 failed object, 3 warnings about links that answered with an error)"
+    assert banner in page
+    assert 'section=Failed#enumeration" aria-current="page"' in page, "what failed is shown first"
+    items = page.split('class="plain rows card problems"')[1].split("</ul>")[0].split("<li>")[1:]
+    (dead,) = (item for item in items if "/dead" in item)
+    for said in ("failed", "HTTP 404", "status 404", "http_404", "Next step: Fix or remove the link to it."):
+        assert said in dead
+    (broken,) = (item for item in items if "/broken.pdf" in item)
+    for said in ("The file is broken and cannot be read.", "broken_file", "Next step: Check the file at its source"):
+        assert said in broken
+    assert "Retry these" in page
+    filtered = await browser.page(path, params={"section": "Failed", "q": "GONE-"})
+    assert ("/gone-too" in filtered, "/dead" in filtered) == (True, False)
+    skipped = await browser.page(path, params={"section": "Skipped"})
+    assert "The page asks not to be indexed." in skipped
+
+
+async def test_a_run_with_only_denied_items_opens_them(
+    workshop: House, site: Site, visiting: SignIn, tenant: str
+) -> None:
+    who = await owner_of(workshop, tenant)
+    planner = Planner(workshop.jay, who)
+    set_pages(site, [])
+    site.add("/", Reply("<h1>Forbidden</h1>", 403))
+    plan = await planner.plan(site.url + "/", name="Garden")
+    operation = await planner.run(plan)
+    browser = await visiting(Scope.READ, tenant)
+
+    page = await browser.page(f"/ui/plans/{plan.id}/operations/{operation.id}")
+
+    assert counts_of(page)["Denied"] == 1
+    assert "HTTP 403" in page
+    assert "Next step: Check the credentials, or ask the site&#39;s owner for access." in page
+    assert "Retry these" not in page, "a key that only reads starts nothing"
 
 
 async def test_a_crawlers_form_says_all_that_is_wrong_at_once(visiting: SignIn, tenant: str) -> None:

@@ -18,6 +18,12 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.asyncio(loop_sc
 
 TENANT = "all views"
 MAX_PAGE_BYTES = 200_000
+# Lines of the longest time in the column "Start"; the width of the table, of its card and of the page.
+MEASURE_RUNS = """() => {
+  const card = document.querySelector("#runs + .scroll")
+  const lines = [...card.querySelectorAll("time")].map((time) => time.getClientRects().length)
+  return [Math.max(...lines), card.scrollWidth, card.clientWidth, document.documentElement.scrollWidth]
+}"""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -141,6 +147,21 @@ async def test_a_run_is_read_section_by_section(tab: Tab, ids: Mapping[str, str]
     await expect(page.locator("tbody tr")).to_have_count(1)
     await page.get_by_role("link", name=re.compile("stays")).click()
     await expect(page.get_by_role("heading", name="stays").first).to_be_visible()
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+async def test_the_table_of_runs_breaks_no_time_and_stays_inside_its_card(
+    chromium: Browser, address: str, workshop: House, ids: Mapping[str, str], who: Principal, key: Key, width: int
+) -> None:
+    found = await workshop.jay.failures.runs(who, limit=1)
+    async with tab_of(chromium, address, viewport={"width": width, "height": 800}) as tab:
+        await tab.sign_in(key)
+        for plan_id in (ids["plan_id"], found.items[0].plan_id):
+            await tab.page.goto(f"{address}/ui/plans/{plan_id}")
+            lines, table, card, page = await tab.page.evaluate(MEASURE_RUNS)
+            assert lines == 1
+            assert page <= width
+            assert width == 390 or table <= card, "at 1280 px all columns are seen without scrolling"
 
 
 async def test_charts_are_drawn_of_runs_and_of_the_history(tab: Tab, ids: Mapping[str, str], key: Key) -> None:

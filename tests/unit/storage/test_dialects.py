@@ -457,8 +457,10 @@ def own_calls(family: Family) -> Mapping[type[Repository[Any]], Mapping[str, Cal
             "states": lambda items: items.states("o", ["k"]),
             "pending": lambda items: items.pending("o", [Change.ADDED], 5, part_id="j"),
             "count_taken": lambda items: items.count_taken("o"),
-            "with_outcomes": lambda items: items.with_outcomes("o", ["failed", "added"], limit=5, offset=0),
-            "count_outcomes": lambda items: items.count_outcomes("o", []),
+            "with_outcomes": lambda items: items.with_outcomes(
+                "o", ["failed", "added"], contains="x", limit=5, offset=0
+            ),
+            "count_outcomes": lambda items: items.count_outcomes("o", [], contains="x"),
             "problems": lambda items: items.problems("o"),
             "listing": lambda items: items.listing("o", change=Change.ADDED, states=[WorkState.DONE]),
             "settle": lambda items: items.settle(
