@@ -224,7 +224,7 @@ async def test_a_site_in_trouble_ends_no_document(crawls: Crawls, site: Site) ->
     for path in ("/jay", "/owl"):
         site.add(path, Reply("trouble", status=500))
 
-    await crawls.crawl(site, refresh=True, retries=0)
+    await crawls.crawl(site, refresh=True, retries=0, max_failed_share=1)
 
     assert (await crawls.documents(site)).keys() == {"/", "/jay", "/owl"}
 
