@@ -8,7 +8,9 @@ import uvicorn
 
 from scrubjay.app import Scrubjay
 
-STREAM_SECONDS = 0.3  # in which those who follow events are told to come back
+STREAM_SECONDS = 0.3  # for the last bytes of streams that have ended
+MAX_STREAM_SECONDS = 5.0  # for streams to end
+LOOK_SECONDS = 0.05
 
 
 class DrainingServer(uvicorn.Server):
@@ -18,6 +20,7 @@ class DrainingServer(uvicorn.Server):
         super().__init__(config)
         self._jay = jay
         self._drain_seconds = drain_seconds
+        self._draining: asyncio.Task[None] | None = None
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         at_once = sig != signal.SIGTERM or self._jay.health.is_stopping
@@ -28,9 +31,17 @@ class DrainingServer(uvicorn.Server):
         loop = asyncio.get_running_loop()
         stop = super().handle_exit
 
+        async def drain_streams() -> None:
+            await asyncio.sleep(self._drain_seconds)
+            self._jay.jobs.send_followers_elsewhere()
+            deadline = loop.time() + MAX_STREAM_SECONDS
+            while self._jay.jobs.open_streams and loop.time() < deadline:  # noqa: ASYNC110 - a few looks at the end
+                await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(STREAM_SECONDS)
+            stop(sig, frame)
+
         def drain() -> None:
-            loop.call_later(self._drain_seconds, self._jay.jobs.send_followers_elsewhere)
-            loop.call_later(self._drain_seconds + STREAM_SECONDS, stop, sig, frame)
+            self._draining = loop.create_task(drain_streams())
 
         # A signal comes between any two instructions: only this is safe to call then.
         loop.call_soon_threadsafe(drain)

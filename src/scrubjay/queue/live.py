@@ -130,9 +130,12 @@ class EventHub:
         self._wake = asyncio.Event()
         self._reader: asyncio.Task[None] | None = None
         self._reading = False
+        self._leaving: str | None = None  # why this process ends all streams
+        self.streams = 0  # that are open
 
     def let_all_go(self, reason: str) -> None:
-        """Send everybody who follows away, to come back."""
+        """End all streams, so that clients reconnect elsewhere; those that are still catching up end after that."""
+        self._leaving = reason
         for follower in self._everybody:
             follower.let_go(reason)
 
@@ -153,30 +156,38 @@ class EventHub:
 
     async def follow_job(self, job_id: str, after: int = 0) -> AsyncGenerator[list[Told], None]:
         """Every event of a job later than `after`, until the job has finished."""
-        while True:
-            async with self._database.reading() as connection:
-                events = await JobEvents(connection).after(job_id, after, PAGE_EVENTS)
-            if events:
-                yield [Told(event, event.sequence) for event in events]
-                after = events[-1].sequence
-            if len(events) < PAGE_EVENTS:
-                break
-        with self._following_job(job_id, after) as follower:
-            async for batch in follower.batches():
-                yield batch
+        self.streams += 1
+        try:
+            while True:
+                async with self._database.reading() as connection:
+                    events = await JobEvents(connection).after(job_id, after, PAGE_EVENTS)
+                if events:
+                    yield [Told(event, event.sequence) for event in events]
+                    after = events[-1].sequence
+                if len(events) < PAGE_EVENTS:
+                    break
+            with self._following_job(job_id, after) as follower:
+                async for batch in follower.batches():
+                    yield batch
+        finally:
+            self.streams -= 1
 
     async def follow_tenant(self, tenant_id: str, after: int | None = None) -> AsyncGenerator[list[Told], None]:
         """Every event of a tenant's jobs later than the position `after`, or from now on; without end."""
-        await self._find_position()
-        while after is not None and after < (until := self._known_position):
-            async with self._database.reading() as connection:
-                events = await JobEvents(connection).between(tenant_id, after=after, until=until, limit=PAGE_EVENTS)
-            if events:
-                yield [Told(logged.event, logged.id) for logged in events]
-            after = events[-1].id if len(events) == PAGE_EVENTS else until
-        with self._following_tenant(tenant_id, self._known_position if after is None else after) as follower:
-            async for batch in follower.batches():
-                yield batch
+        self.streams += 1
+        try:
+            await self._find_position()
+            while after is not None and after < (until := self._known_position):
+                async with self._database.reading() as connection:
+                    events = await JobEvents(connection).between(tenant_id, after=after, until=until, limit=PAGE_EVENTS)
+                if events:
+                    yield [Told(logged.event, logged.id) for logged in events]
+                after = events[-1].id if len(events) == PAGE_EVENTS else until
+            with self._following_tenant(tenant_id, self._known_position if after is None else after) as follower:
+                async for batch in follower.batches():
+                    yield batch
+        finally:
+            self.streams -= 1
 
     @property
     def _known_position(self) -> int:
@@ -189,6 +200,8 @@ class EventHub:
         job.position = min(job.position, after)
         follower = Follower(after)
         job.followers.add(follower)
+        if self._leaving is not None:
+            follower.let_go(self._leaving)
         self._dirty.add(job_id)
         self._read_soon()
         try:
@@ -204,6 +217,8 @@ class EventHub:
         followers = self._tenants.setdefault(tenant_id, set())
         follower = Follower(after)
         followers.add(follower)
+        if self._leaving is not None:
+            follower.let_go(self._leaving)
         # Between catching up and here the others may have been handed more: read that once again.
         self._position = min(self._known_position, after)
         self._read_soon()

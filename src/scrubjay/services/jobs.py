@@ -169,6 +169,11 @@ class JobService:
         """For a process that stops: whoever follows here comes back to the next, with what it has not seen."""
         self._hub.let_all_go("This server stops")
 
+    @property
+    def open_streams(self) -> int:
+        """How many event streams this process serves."""
+        return self._hub.streams
+
     async def clear_finished(self, principal: Principal, kinds: Collection[str] = ()) -> Sequence[str]:
         """Delete jobs that have finished, of some kinds or all; returns their ids."""
         require(principal, Scope.WRITE)

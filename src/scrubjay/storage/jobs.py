@@ -91,7 +91,8 @@ class Jobs(Repository[Job]):
         statement = (
             select(*self._columns)
             .where(JobRow.id == job_id)
-            .with_for_update()
+            # Slices insert URLs that refer to the crawl's job; a lock of its key would deadlock with one of theirs.
+            .with_for_update(key_share=True)
             .with_hint(JobRow, "WITH (UPDLOCK, ROWLOCK)", "mssql")
         )
         row = (await self.connection.execute(statement)).first()
@@ -186,7 +187,7 @@ class Jobs(Repository[Job]):
         return await self._items(
             select(*self._columns)
             .where(_is_orphan())
-            .with_for_update(skip_locked=True)
+            .with_for_update(skip_locked=True, key_share=True)
             .with_hint(JobRow, "WITH (UPDLOCK, READPAST, ROWLOCK)", "mssql")
         )
 
