@@ -190,7 +190,8 @@ async def test_a_killed_workers_slices_go_on_elsewhere_and_only_pages_under_way_
         twice = {page for page, count in site.counts.items() if count > 1}
         assert len(twice) <= 40
         first = {f"{visit.host} {visit.path}": visit for visit in reversed(site.visits)}
-        assert all(first[page].began < killed_at for page in twice)
+        # The site, in this process, answers what had been sent before the kill only after it; take-over needs 5 s.
+        assert all(first[page].began < killed_at + 2.5 for page in twice)
         assert max(site.counts.values()) <= 2
         assert_polite(site)
         # Also of the hosts that the dead worker was asking, whose places it never gave back.
